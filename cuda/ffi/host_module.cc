@@ -1,0 +1,59 @@
+// The Python module `jax_fp8._host`: choice of configurations, without CUDA.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "host/problem.h"
+#include "host/select.h"
+
+namespace nb = nanobind;
+using jax_fp8::host::Choice;
+using jax_fp8::host::MatmulProblem;
+
+namespace {
+
+MatmulProblem problem(int64_t batch, int64_t m, int64_t n, int64_t k, int rows_per_b_scale, const std::string& out) {
+  using jax_fp8::tile::OutType;
+  const OutType type = out == "float32" ? OutType::kFloat32 : out == "float16" ? OutType::kFloat16 : OutType::kBfloat16;
+  return {.batch = batch,
+          .a_batch = batch,
+          .b_batch = batch,
+          .m = m,
+          .n = n,
+          .k = k,
+          .rows_per_b_scale = rows_per_b_scale,
+          .out = type};
+}
+
+nb::dict select_config(int64_t batch, int64_t m, int64_t n, int64_t k, int rows_per_b_scale, const std::string& out,
+                       int num_sms, const std::string& config) {
+  const MatmulProblem p = problem(batch, m, n, k, rows_per_b_scale, out);
+  const Choice choice = jax_fp8::host::select_config(p, num_sms, config);
+  nb::dict result;
+  result["name"] = jax_fp8::host::name(choice.config);
+  result["block_m"] = choice.config.block_m;
+  result["block_n"] = choice.config.block_n;
+  result["stages"] = choice.config.stages;
+  result["raster_group"] = choice.grid.raster_group;
+  result["num_ctas"] = choice.num_ctas;
+  result["waves"] = choice.waves;
+  result["predicted_us"] = choice.cost_us;
+  result["reason"] = choice.reason;
+  result["scales_by_copy"] = p.scales_by_copy();
+  result["store_by_tma"] = p.store_by_tma();
+  result["pads_k"] = p.pads_k();
+  return result;
+}
+
+std::vector<std::string> config_names(int rows_per_b_scale, const std::string& out) {
+  return jax_fp8::host::candidates(problem(1, 1, 1, 1, rows_per_b_scale, out));
+}
+
+}  // namespace
+
+NB_MODULE(_host, m) {
+  m.attr("build_id") = JAX_FP8_BUILD_ID;
+  m.def("select_config", &select_config, nb::arg("batch"), nb::arg("m"), nb::arg("n"), nb::arg("k"),
+        nb::arg("rows_per_b_scale"), nb::arg("out"), nb::arg("num_sms"), nb::arg("config") = "");
+  m.def("config_names", &config_names, nb::arg("rows_per_b_scale"), nb::arg("out"));
+}

@@ -1,0 +1,48 @@
+// Tensor maps: the type, and their encoding by the driver, looked up at run time so that libcuda isn't linked.
+// CUDA driver API, cuTensorMapEncodeTiled.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace jax_fp8::ptx {
+
+using TensorMap = CUtensorMap;
+
+enum class TensorMapType { kByte, kFloat32, kBfloat16, kFloat16 };
+enum class TensorMapSwizzle { kNone, k128Bytes };
+
+// A row-major array of three dimensions, innermost first, and the box that one copy moves. Strides in bytes, of
+// dimensions 1 and 2.
+struct TensorMapShape {
+  uint64_t extent[3];
+  uint64_t stride[2];
+  uint32_t box[3];
+};
+
+// Returns null, or why there is no such map.
+inline const char* encode_tensor_map(TensorMap& map, TensorMapType type, const void* data, const TensorMapShape& shape,
+                                     TensorMapSwizzle swizzle) {
+  static const auto encode = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    const auto error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+    if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) entry = nullptr;
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  }();
+  if (encode == nullptr) return "the driver has no cuTensorMapEncodeTiled (CUDA 12.0 or later is needed)";
+  constexpr CUtensorMapDataType kTypes[] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                                            CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16};
+  const cuuint32_t element_strides[3] = {1, 1, 1};
+  const CUresult result =
+      encode(&map, kTypes[static_cast<int>(type)], 3, const_cast<void*>(data), shape.extent, shape.stride, shape.box,
+             element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle == TensorMapSwizzle::k128Bytes ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? nullptr : "cuTensorMapEncodeTiled refused the array";
+}
+
+}  // namespace jax_fp8::ptx

@@ -1,0 +1,69 @@
+// The load warp: brings the tiles and scales of every k block of every output tile into the input ring.
+#pragma once
+
+#include "pipeline/input_tile_pipeline.h"
+#include "ptx/copy.h"
+#include "ptx/thread.h"
+#include "tile/matmul_params.h"
+#include "tile/scheduler.h"
+
+namespace jax_fp8::sm90 {
+
+template <tile::TileConfig C>
+class LoadWarpContext {
+ public:
+  __device__ LoadWarpContext(const tile::MatmulParams& params, pipeline::InputRing<C>& ring)
+      : params_(params), inputs_(ring) {}
+
+  // All lanes of one warp.
+  __device__ void run(tile::TileScheduler schedule) {
+    const bool by_copy = params_.scales_by_copy;
+    for (tile::WorkTile tile; schedule.next(tile);) {
+      for (int kb = 0; kb < params_.num_k_blocks; ++kb) {
+        auto stage = inputs_.acquire();
+        if (ptx::elect_one()) load_tiles(stage, tile, kb);
+        if (by_copy) copy_scales(stage.payload, tile, kb);
+        stage.commit(C.tile_bytes() + (by_copy ? 0 : C.scale_bytes()), by_copy);
+      }
+    }
+    inputs_.drain();
+  }
+
+ private:
+  __device__ void load_tiles(pipeline::InputProducerStage<C>& stage, const tile::WorkTile& tile, int kb) {
+    const int row = tile.m * C.block_m, column = tile.n * C.block_n;
+    const int a_batch = params_.a_index(tile.batch), b_batch = params_.b_index(tile.batch);
+    ptx::tma_load(stage.payload.a, params_.a, stage.full, kb * tile::kBlockK, row, a_batch);
+    ptx::tma_load(stage.payload.b, params_.b, stage.full, kb * tile::kBlockK, column, b_batch);
+    if (params_.scales_by_copy) return;
+    ptx::tma_load(stage.payload.a_scales, params_.a_scales, stage.full, row, a_batch, kb);
+    if constexpr (C.rows_per_b_scale == 1) {
+      ptx::tma_load(stage.payload.b_scales, params_.b_scales, stage.full, column, b_batch, kb);
+    }
+  }
+
+  __device__ void copy_scales(pipeline::BlockwiseFp8TilePayload<C>& payload, const tile::WorkTile& tile, int kb) {
+    copy_rows<C.block_m>(payload.a_scales, params_.a_scale_data, params_.m, tile.m * C.block_m,
+                         kb * static_cast<int64_t>(params_.a_batch) + params_.a_index(tile.batch));
+    if constexpr (C.rows_per_b_scale == 1) {
+      copy_rows<C.block_n>(payload.b_scales, params_.b_scale_data, params_.n, tile.n * C.block_n,
+                           kb * static_cast<int64_t>(params_.b_batch) + params_.b_index(tile.batch));
+    }
+  }
+
+  // Rows first .. first + kRows of vector `index` of data [][rows]; zeros beyond the last row.
+  template <int kRows>
+  __device__ void copy_rows(float* destination, const float* data, int rows, int first, int64_t index) {
+    const float* source = data + index * rows + first;
+#pragma unroll
+    for (int i = ptx::lane_index(); i < kRows; i += ptx::kWarpSize) {
+      const bool inside = first + i < rows;
+      ptx::copy_async_float(destination + i, inside ? source + i : data, inside);
+    }
+  }
+
+  const tile::MatmulParams& params_;
+  pipeline::InputProducer<C> inputs_;
+};
+
+}  // namespace jax_fp8::sm90

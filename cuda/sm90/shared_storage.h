@@ -1,0 +1,19 @@
+// Shared memory of the Hopper kernel.
+#pragma once
+
+#include "pipeline/input_tile_pipeline.h"
+#include "pipeline/output_tile_pipeline.h"
+
+namespace jax_fp8::sm90 {
+
+inline constexpr int kMaxSharedBytes = 232448;  // 227 KiB a block, CUDA C++ Programming Guide, compute capability 9.0
+
+template <tile::TileConfig C>
+struct SharedStorage {
+  static_assert(C.is_valid(), "TileConfig breaks a rule of TileConfig::is_valid");
+
+  pipeline::OutputBuffer<C> output[C.kMathWarpgroups];
+  pipeline::InputRing<C> input;
+};
+
+}  // namespace jax_fp8::sm90

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds, tests and benchmarks jax_fp8 on a machine with a Hopper GPU: tests/gpu_machine.sh [STEP ...]
+#
+# Steps: build driver test sanitize bench train; default all of them, in this order. Needs nvcc, cmake, ninja, nanobind,
+# scikit-build-core, jax with its CUDA plugin, pytest and hypothesis; no network. OUT: folder for results (default: a new one).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+steps=${*:-build driver test sanitize bench train}
+out=${OUT:-$(mktemp -d)}
+work=${WORK:-/tmp/jax_fp8_gpu}
+site=$work/site
+mkdir -p "$work"
+export PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false
+failed=()
+
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  echo "==== $name"
+  "$@" || failed+=("$name")
+  echo "==== $name: $((SECONDS - start)) s"
+}
+
+has_step() { [[ " $steps " == *" $1 "* ]]; }
+
+build() {
+  python3 -m pip install -q --no-build-isolation --no-deps --upgrade --target "$site" . 2>&1 | tail -n 25
+  (cd "$work" && PYTHONPATH=$site python3 -c 'import jax_fp8._extension as e; assert e.cuda, "built without CUDA"; print(e.cuda.build_id)')
+}
+
+driver() {
+  cmake -S . -B "$work/driver" -G Ninja -DJAX_FP8_TEST_DRIVER=ON -Dnanobind_DIR="$(python3 -m nanobind --cmake_dir)" \
+    -DPython_EXECUTABLE="$(command -v python3)" >"$out/driver_cmake.log" 2>&1 &&
+    cmake --build "$work/driver" --target jax_fp8_driver >"$out/driver_build.log" 2>&1 || { tail -n 30 "$out"/driver_*.log; return 1; }
+  timeout 120 "$work/driver/jax_fp8_driver" | tee "$out/driver.log" | tail -n 15
+}
+
+# The suites of the CPU run on the GPU as well: the same tests, on the kernels.
+run_tests() {
+  PYTHONPATH=$site timeout "${TEST_TIMEOUT:-420}" python3 -m pytest -q -x --maxfail=25 -p no:cacheprovider ${PYTEST_ARGS:-} tests 2>&1 |
+    tee "$out/pytest.log" | tail -n 60
+}
+
+sanitize() {
+  local tool status=0
+  for tool in memcheck racecheck synccheck initcheck; do
+    echo "-- $tool"
+    timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$work/driver/jax_fp8_driver" ${SANITIZE_ARGS:-} >"$out/$tool.log" 2>&1 ||
+      { status=1; grep -v '^ok' "$out/$tool.log" | head -n 25; }
+    tail -n 3 "$out/$tool.log"
+  done
+  return $status
+}
+
+bench() { PYTHONPATH=$site timeout 200 python3 -m jax_fp8.bench ${BENCH_ARGS:-} --json "$out/bench.json"; }
+
+train() { PYTHONPATH=$site timeout 300 python3 -m jax_fp8 --json "$out/train.json" 2>&1 | tail -n 60; }
+
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu --format=csv,noheader
+has_step build && step build build
+has_step driver && step driver driver
+has_step test && step test run_tests
+has_step sanitize && step sanitize sanitize
+has_step bench && step bench bench
+has_step train && step train train
+if ((${#failed[@]})); then
+  echo "failed: ${failed[*]}"
+  exit 1
+fi
+echo "all steps passed: $steps"
