@@ -7,19 +7,24 @@ Command line only: options, progress, tables, exit status. The model and the loo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import json
+import os
 import platform as python_platform
+import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import jax
 
 from jax_fp8 import _training as training
+from jax_fp8._explain import Explanation, Product
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -34,7 +39,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         "seed, in bf16 (float32 on CPU) and with jax_fp8.dot in every linear layer, and compare "
         "the losses.",
         epilog="Exit status: 0 if the final losses (mean over the last "
-        f"{training.MAX_WINDOW} steps) agree within {100 * training.MAX_RELATIVE_GAP:g} %%, 1 if "
+        f"{training.MAX_WINDOW} steps) agree within {100 * training.MAX_RELATIVE_GAP:g} %, 1 if "
         "they do not or a loss is not finite, 2 for wrong options, 130 after Ctrl-C.",
     )
     parser.add_argument("--steps", type=_positive, metavar="N", help="training steps of each run")
@@ -99,11 +104,15 @@ class ProgressLine:
         if progress.step == progress.steps:
             self.close()
 
+    @property
+    def line_end(self) -> str:
+        """What ends an open updating line, so that other output starts on a line of its own."""
+        return "\n" if self._is_open else ""
+
     def close(self) -> None:
-        """Ends the updating line, so that what follows starts on a line of its own."""
-        if self._is_open:
-            self._is_open = False
-            print(file=sys.stderr, flush=True)
+        """Ends the updating line if one is open."""
+        print(self.line_end, end="", file=sys.stderr, flush=True)
+        self._is_open = False
 
     def summary(self) -> str:
         """Says in one line what each started run has done."""
@@ -123,20 +132,18 @@ def _seconds(value: float) -> str:
     return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int) -> str:
-    """Aligns columns: the first `left` and the last to the left, the others to the right."""
-    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-
-    def line(row: Sequence[str]) -> str:
-        last = len(row) - 1
-        parts = (
-            cell.ljust(width) if column < left or (column == last and left) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        return "  ".join(parts).rstrip()
-
-    return "\n".join(line(row) for row in cells)
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 0, right: int = 0) -> str:
+    """Aligns text columns, the first `left` and last `right`, to the left and numbers to the right."""
+    cells = [header, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    is_text = [i < left or i >= len(header) - right for i in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if text else cell.rjust(width)
+            for cell, width, text in zip(row, widths, is_text, strict=True)
+        ).rstrip()
+        for row in cells
+    )
 
 
 def loss_table(result: training.Comparison) -> str:
@@ -168,7 +175,6 @@ def loss_table(result: training.Comparison) -> str:
             _table(
                 ("step", f"loss {result.baseline.name}", f"loss {result.fp8.name}", "gap"),
                 rows,
-                left=0,
             ),
             f"final: mean of the last {window} step{'s' * (window > 1)}",
             f"largest gap of a single step: {result.gaps[largest]:+.2%}, at step {largest + 1}",
@@ -182,12 +188,15 @@ def _each(result: training.Comparison, field: str) -> str:
     return ", ".join(f"{run.name} {_seconds(getattr(run, field))}" for run in (result.baseline, result.fp8))
 
 
-def layer_table(sizes: training.Sizes, explanation: Any) -> str:
+def layer_table(sizes: training.Sizes, explanation: Explanation) -> str:
     """Formats which kernel runs each product of each linear layer, and why."""
 
-    def row(name: str, product: Any) -> tuple[object, ...]:
+    def why(product: Product) -> str:
+        return "; ".join((product.reason, *product.notes))
+
+    def row(name: str, product: Product) -> tuple[object, ...]:
         extents = (product.m, product.n, product.k)
-        return (name, product.role, *extents, product.count, product.kernel)
+        return (name, product.role, *extents, product.count, product.kernel, why(product))
 
     rows: list[tuple[object, ...]] = []
     unmatched = list(explanation.products)
@@ -202,11 +211,14 @@ def layer_table(sizes: training.Sizes, explanation: Any) -> str:
             rows.extend(row(layer.name, product) for product in found)
             unmatched = [product for product in unmatched if product not in found]
             if not found:
-                rows.append((layer.name, role, m, n, k, layer.count, "no FP8 product"))
+                rows.append((layer.name, role, m, n, k, layer.count, "no FP8 product", ""))
     rows.extend(row("other", product) for product in unmatched)
-    header = ("linear layer", "product", "m", "n", "k", "times", "kernel and tile")
-    reasons = dict.fromkeys(f"{p.kernel}: {p.reason}" for p in explanation.products)
-    return "\n".join([_table(header, rows, left=2), *reasons])
+    header = ("linear layer", "product", "m", "n", "k", "times", "kernel and tile", "why")
+    reasons = {why(product) for product in explanation.products}
+    if len(reasons) > 1:
+        return _table(header, rows, left=2, right=2)
+    table = _table(header[:-1], [cells[:-1] for cells in rows], left=2, right=1)
+    return "\n".join([table, *(f"why: {reason}" for reason in reasons)])
 
 
 def as_json(result: training.Comparison, seed: int, device: jax.Device) -> dict[str, Any]:
@@ -253,12 +265,13 @@ def run(args: argparse.Namespace, progress: ProgressLine) -> int:
     """Runs the job and returns the exit status."""
     try:
         device = jax.devices()[0]
-    except RuntimeError as error:
-        print(f"error: jax finds no device: {error}", file=sys.stderr)
+        sizes = training.Sizes.for_platform(device.platform)
+        if args.steps is not None:
+            sizes = dataclasses.replace(sizes, steps=args.steps)
+        explanation = training.explain_step(sizes, device.platform)
+    except RuntimeError as error:  # no device, or a Hopper GPU and an installation without kernels
+        print(f"error: {error}", file=sys.stderr)
         return EXIT_FAILED
-    sizes = training.Sizes.for_platform(device.platform)
-    if args.steps is not None:
-        sizes = dataclasses.replace(sizes, steps=args.steps)
     print(
         f"{device.device_kind} ({device.platform}), jax {jax.__version__}, "
         f"Python {python_platform.python_version()}\n"
@@ -268,7 +281,6 @@ def run(args: argparse.Namespace, progress: ProgressLine) -> int:
         flush=True,
     )
     started = time.monotonic()
-    explanation = training.explain_step(sizes, device.platform)
     result = training.compare(sizes, args.seed, device.platform, progress)
     print(f"\n{loss_table(result)}\n\n{layer_table(sizes, explanation)}\n")
     if args.json is not None:
@@ -283,16 +295,37 @@ def run(args: argparse.Namespace, progress: ProgressLine) -> int:
     return 0 if result.agrees else EXIT_FAILED
 
 
+@contextlib.contextmanager
+def exits_on_ctrl_c(progress: ProgressLine) -> Iterator[None]:
+    """On SIGINT, says what was done so far and ends the process with status 130.
+
+    Nothing is raised: a KeyboardInterrupt inside jax's tracing makes jaxlib 0.10.2 crash when the
+    interpreter shuts down. An ignored SIGINT stays ignored.
+    """
+
+    def leave(signum: int, frame: FrameType | None) -> None:
+        # not print: the signal may have come inside a print to the same stream
+        line = f"{progress.line_end}interrupted. {progress.summary()}\n"
+        os.write(sys.stderr.fileno(), line.encode())
+        os._exit(EXIT_INTERRUPTED)
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `python -m jax_fp8` and returns its exit status."""
     args = parse_args(argv)
     progress = ProgressLine()
     try:
-        return run(args, progress)
-    except KeyboardInterrupt:
-        progress.close()
-        print(f"interrupted. {progress.summary()}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        with exits_on_ctrl_c(progress):
+            return run(args, progress)
     except training.NonFiniteLoss as error:
         progress.close()
         print(f"error: {error}", file=sys.stderr)

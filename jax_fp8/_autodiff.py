@@ -150,7 +150,7 @@ ad.primitive_jvps[guard_p], batching.primitive_batchers[guard_p] = _guard_jvp, _
 
 # ---- the product ---------------------------------------------------------------------------------------------------
 # Operands: x codes, x scales, weight codes (n, k), weight scales; then x and w themselves, which the lowering never
-# reads: they carry the tangents. `given`: the weight came quantised; its codes in the other orientation may follow.
+# reads: they carry the tangents. `given`: the weight came quantised; codes (k, n) and their scales may follow.
 
 
 def _dot(xq, xs, wq, ws, x, w, *wt, rows, out_dtype, **_):
@@ -170,8 +170,8 @@ def _dot_jvp(primals, tangents, *, given, rows, w_axis, **params):
     if not is_zero(dx) and not given:
         wq, ws, *residual_w = quantize_along(w, w_axis, -3 - w_axis, rows=rows)
     elif not is_zero(dx):
-        guarded = guard_p.bind(ws, w)
-        residual_w = (wt[0], jnp.swapaxes(guarded, -1, -2)) if wt else other_orientation(wq, guarded, rows)
+        codes, scales = wt or other_orientation(wq, ws, rows)
+        residual_w = (codes, guard_p.bind(scales, w))
     if not is_zero(dw):
         xq, xs, *residual_x = quantize_along(x, -1, -2)
     y = dot_p.bind(xq, xs, wq, ws, x, w, *wt, given=given, rows=rows, w_axis=w_axis, **params)
@@ -217,8 +217,7 @@ def dot_quantized(x: Array, q: BlockScaled, out_dtype: Any, precision: Any) -> A
     """x (*batch, m, k) times a quantised weight whose codes are (*batch, n, k)."""
     w = q.codes if q.master is None else q.master  # codes have no tangent: then only x is differentiated
     w_axis = -2 if q.master is not None and q.master_swapped else -1
-    wt = () if q.transposed is None else (q.transposed,)
-    operands = (*quantize_along(lax.stop_gradient(x), -1), q.codes, q.scales, x, w, *wt)
+    operands = (*quantize_along(lax.stop_gradient(x), -1), q.codes, q.scales, x, w, *(q.transposed or ()))
     return dot_p.bind(
         *operands, given=True, rows=q.rows_per_scale, w_axis=w_axis, out_dtype=out_dtype, precision=precision
     )

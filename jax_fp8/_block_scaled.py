@@ -43,7 +43,7 @@ class BlockScaled:
       * `codes` is uint8 (*batch, rows, k), the bytes of float8_e4m3fn, k contiguous: blocks run along k.
       * `scales` is float32 (*batch, ceil(rows / r), ceil(k / 128)); r is 1 or 128; the last blocks may be short.
         A scale multiplies (checkpoints call it weight_scale_inv).
-      * `transposed`, if there, is the same values as uint8 (*batch, k, rows); only for r = 128.
+      * `transposed`, if there, is (codes, scales) of the same values in the order (*batch, k, rows); only for r = 128.
       * `master`, if there, is the unquantised array of the same logical shape: it carries the gradient, unread.
       * The logical order is (rows, k), or (k, rows) after `.T`, which moves no data.
 
@@ -65,7 +65,7 @@ class BlockScaled:
 
     codes: Array
     scales: Array
-    transposed: Array | None
+    transposed: tuple[Array, Array] | None
     master: Array | None
     rows_per_scale: int
     swapped: bool  # logical order is (k, rows)

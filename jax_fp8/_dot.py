@@ -181,11 +181,14 @@ def _dot_block_scaled(x, q: BlockScaled, *, precision, preferred_element_type, o
     if x.ndim == 0:
         raise ValueError(f"dot: x must have at least one axis where w is a BlockScaled, got a scalar; w is {q!r}")
     if not q.swapped:  # the contracted axis is the one that isn't contiguous in the codes
-        codes, scales = other_orientation(q.codes, q.scales, q.rows_per_scale)
-        if q.transposed is not None:
-            codes = q.transposed
-        q = q._replace(codes=codes, scales=scales, transposed=q.codes if q.rows_per_scale == SCALE_BLOCK else None,
-                       swapped=True, master_swapped=not q.master_swapped)  # fmt: skip
+        codes, scales = q.transposed or other_orientation(q.codes, q.scales, q.rows_per_scale)
+        q = q._replace(
+            codes=codes,
+            scales=scales,
+            transposed=(q.codes, q.scales) if q.rows_per_scale == SCALE_BLOCK else None,
+            swapped=True,
+            master_swapped=not q.master_swapped,
+        )
     like = jax.ShapeDtypeStruct(q.shape, x.dtype)
     kwargs = _options(precision, preferred_element_type, out_sharding)
     out = jax.eval_shape(partial(jnp.dot, **kwargs), x, like)

@@ -205,7 +205,7 @@ def quantize_weight(w: Any, *, for_inference: bool = False) -> BlockScaled:
     _, w = _checked("quantize_weight", w, (SCALE_BLOCK, SCALE_BLOCK), "none", E4M3)
     axes = (-2,) if for_inference else (-2, -1)
     codes, scales, *other = quantize_along(lax.stop_gradient(w), *axes, rows=SCALE_BLOCK)
-    q = BlockScaled._make(codes, scales, SCALE_BLOCK, transposed=other[0] if other else None, swapped=True)
+    q = BlockScaled._make(codes, scales, SCALE_BLOCK, transposed=tuple(other) or None, swapped=True)
     return q if for_inference else attach(q, w)
 
 

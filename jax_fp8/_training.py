@@ -24,6 +24,7 @@ import numpy as np
 from jax import lax
 
 import jax_fp8
+from jax_fp8._explain import Explanation
 
 Linear = Callable[[jax.Array, jax.Array], jax.Array]
 Params = dict[str, Any]
@@ -340,7 +341,7 @@ def fp8_linear(x: jax.Array, w: jax.Array) -> jax.Array:
     return jax_fp8.dot(x, w)
 
 
-def explain_step(sizes: Sizes, platform: str) -> Any:
+def explain_step(sizes: Sizes, platform: str) -> Explanation:
     """Returns `jax_fp8.explain` of one training step's loss and gradients; runs nothing."""
     dtype = compute_dtype(platform)
     params = jax.eval_shape(lambda: init_params(sizes, jax.random.key(0)))

@@ -45,7 +45,7 @@ sanitize() {
   local tool status=0
   for tool in memcheck racecheck synccheck initcheck; do
     echo "-- $tool"
-    timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 "$work/driver/jax_fp8_driver" ${SANITIZE_ARGS:-} >"$out/$tool.log" 2>&1 ||
+    timeout "${SANITIZE_TIMEOUT:-150}" compute-sanitizer --tool "$tool" --error-exitcode 9 "$work/driver/jax_fp8_driver" --exact --repeats 2 ${SANITIZE_ARGS:-} >"$out/$tool.log" 2>&1 ||
       { status=1; grep -v '^ok' "$out/$tool.log" | head -n 25; }
     tail -n 3 "$out/$tool.log"
   done

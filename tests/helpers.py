@@ -69,12 +69,9 @@ def run_python(
     code: str, *args: str, timeout: float = 240, cwd: Any = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs `code` in a fresh interpreter, with this one's environment and `env`."""
-    command = [sys.executable, *args, "-c", code]
-    # folders added to sys.path by pytest and its plugins hold what this process imports
-    path = os.pathsep.join(p for p in sys.path if p and not p.endswith("tests"))
     return subprocess.run(
-        command,
-        env={**os.environ, "PYTHONPATH": path, **env},
+        [sys.executable, *args, "-c", code],
+        env={**os.environ, **env},
         cwd=cwd,
         capture_output=True,
         text=True,

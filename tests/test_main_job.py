@@ -142,25 +142,42 @@ def test_job_prints_tables_and_writes_files(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("tiny")
-def test_status_is_1_when_final_losses_differ(monkeypatch, capsys):
-    monkeypatch.setattr(jax_fp8, "dot", lambda x, w: 0.1 * jnp.dot(x, w))
-    monkeypatch.setattr(training, "explain_step", lambda sizes, platform: NoProducts())
-    assert main_job.main(["--steps", "8"]) == 1
-    assert "final losses DIFFER by more than 2%" in capsys.readouterr().out
+def test_status_is_1_when_final_losses_differ(comparison, monkeypatch, capsys):
+    def scaled(factor):
+        fp8 = dataclasses.replace(comparison.fp8, losses=factor * comparison.baseline.losses)
+        return lambda *args: dataclasses.replace(comparison, fp8=fp8)
+
+    for factor, status, verdict in (
+        (1.019, 0, "final losses agree within 2% (+1.90%)"),
+        (1.021, 1, "final losses DIFFER by more than 2% (+2.10%)"),
+        (0.979, 1, "final losses DIFFER by more than 2% (-2.10%)"),
+    ):
+        monkeypatch.setattr(training, "compare", scaled(np.float32(factor)))
+        assert main_job.main([]) == status
+        assert verdict in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("tiny")
 def test_status_is_1_when_a_loss_is_not_finite(monkeypatch, capsys):
-    monkeypatch.setattr(jax_fp8, "dot", lambda x, w: jnp.nan * jnp.dot(x, w))
-    monkeypatch.setattr(training, "explain_step", lambda sizes, platform: NoProducts())
+    def compare(sizes, seed, platform, report):
+        batches = training.sample_batches(training.load_text(), sizes, seed)
+        dtype = training.compute_dtype(platform)
+        training.train("fp8", lambda x, w: x @ w * jnp.nan, sizes, batches, seed, dtype, report)
+
+    monkeypatch.setattr(training, "compare", compare)
     assert main_job.main(["--steps", "6"]) == 1
     assert "error: fp8: the loss is nan at step 1 of 6" in capsys.readouterr().err
 
 
-class NoProducts:
-    """What `explain` returns for a function without FP8 products."""
+@pytest.mark.usefixtures("tiny")
+def test_missing_kernels_are_said_before_training(monkeypatch, capsys):
+    def explain_step(sizes, platform):
+        raise RuntimeError("jax_fp8: this installation has no CUDA kernels")
 
-    products = ()
+    monkeypatch.setattr(training, "explain_step", explain_step)
+    monkeypatch.setattr(training, "compare", lambda *args: pytest.fail("training has started"))
+    assert main_job.main([]) == 1
+    assert "error: jax_fp8: this installation has no CUDA kernels\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -201,8 +218,9 @@ def default_sigint():
     signal.signal(signal.SIGINT, previous)
 
 
+@pytest.mark.parametrize("moment", ["compiling", "step "])
 @pytest.mark.usefixtures("default_sigint")
-def test_ctrl_c_ends_the_job_with_one_line(tmp_path):
+def test_ctrl_c_ends_the_job_with_one_line(moment, tmp_path):
     package_root = str(Path(jax_fp8.__file__).parents[1])
     path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
     progress = tmp_path / "stderr"
@@ -216,7 +234,7 @@ def test_ctrl_c_ends_the_job_with_one_line(tmp_path):
         )
     try:
         deadline = time.monotonic() + 60
-        while "/100000  loss " not in progress.read_text() and time.monotonic() < deadline:
+        while f"float32: {moment}" not in progress.read_text() and time.monotonic() < deadline:
             assert job.poll() is None, progress.read_text()
             time.sleep(0.1)
         job.send_signal(signal.SIGINT)
@@ -228,5 +246,5 @@ def test_ctrl_c_ends_the_job_with_one_line(tmp_path):
     assert status == 130, said
     assert "Traceback" not in said
     last = said.splitlines()[-1]
-    assert last.startswith("interrupted. float32: step ")
-    assert "/100000  loss " in last
+    assert last.startswith(f"interrupted. float32: {moment}")
+    assert moment == "compiling" or "/100000  loss " in last

@@ -66,7 +66,7 @@ void require(bool holds, const std::string& message) {
   if (!holds) throw std::invalid_argument(message);
 }
 
-ffi::Error initialize(int32_t device, ffi::RemainingArgs, ffi::RemainingRets, ffi::Dictionary) {
+ffi::Error initialize(int32_t device) {
   return guarded([&] { host::device_info(device); });
 }
 
@@ -116,18 +116,23 @@ ffi::Error quantize(cudaStream_t stream, int32_t device, ffi::AnyBuffer x, int64
     params.power_of_two = power_of_two;
     for (int64_t i = 0; i < num_axes; ++i) {
       auto codes = results.get<ffi::AnyBuffer>(2 * i), scales = results.get<ffi::AnyBuffer>(2 * i + 1);
-      require(codes.has_value() && scales.has_value() && (*codes)->size_bytes() == x.element_count(),
+      require(codes.has_value() && scales.has_value(), "quantize: results must be codes and scales");
+      const bool along_columns = (first_axis == -1) == (i == 0);
+      const int64_t lines = along_columns ? rows : columns, ks = along_columns ? columns : rows;
+      const int64_t num_scales =
+          params.batch * tile::ceil_div(lines, rows_per_scale) * tile::ceil_div(ks, tile::kScaleBlock);
+      require((*codes)->element_type() == ffi::U8 && (*codes)->element_count() == x.element_count(),
               "quantize: codes must be uint8 with x's number of elements");
-      auto& orientation = (first_axis == -1) == (i == 0) ? params.along_columns : params.along_rows;
+      require((*scales)->element_type() == ffi::F32 && static_cast<int64_t>((*scales)->element_count()) == num_scales,
+              "quantize: scales must be " + std::to_string(num_scales) + " float32 values");
+      auto& orientation = along_columns ? params.along_columns : params.along_rows;
       orientation = {static_cast<uint8_t*>((*codes)->untyped_data()), static_cast<float*>((*scales)->untyped_data())};
     }
     host::run_quantize(*type, params, device, stream);
   });
 }
 
-XLA_FFI_DEFINE_HANDLER(
-    kInitializeHandler, initialize,
-    ffi::Ffi::BindInitialize().Ctx<ffi::DeviceOrdinal>().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
+XLA_FFI_DEFINE_HANDLER(kInitializeHandler, initialize, ffi::Ffi::BindInitialize().Ctx<ffi::DeviceOrdinal>());
 
 XLA_FFI_DEFINE_HANDLER(kMatmulHandler, blockwise_matmul,
                        ffi::Ffi::Bind()

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "ptx/tensor_map.h"
 #include "quantize/launch.h"
 #include "sm90/launch.h"
 
@@ -18,10 +19,26 @@ void require(cudaError_t error, const char* what) {
     throw std::runtime_error(std::string("jax_fp8: ") + what + ": " + cudaGetErrorString(error));
 }
 
+// Makes `device` the thread's current one, and the former one again at the end.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device) : device_(device) {
+    require(cudaGetDevice(&before_), "cudaGetDevice");
+    if (before_ != device_) require(cudaSetDevice(device_), "cudaSetDevice");
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice() {
+    if (before_ != device_) cudaSetDevice(before_);
+  }
+
+ private:
+  int before_ = 0;
+  int device_;
+};
+
 DeviceInfo find_out(int device) {
-  int current = 0;
-  require(cudaGetDevice(&current), "cudaGetDevice");
-  require(cudaSetDevice(device), "cudaSetDevice");
+  const CurrentDevice current(device);
   DeviceInfo info{};
   require(cudaDeviceGetAttribute(&info.num_sms, cudaDevAttrMultiProcessorCount, device), "multiprocessor count");
   require(cudaDeviceGetAttribute(&info.major, cudaDevAttrComputeCapabilityMajor, device), "compute capability");
@@ -29,8 +46,8 @@ DeviceInfo find_out(int device) {
   if (info.is_hopper()) {
     require(sm90::prepare(), "loading the matmul kernels");
     require(quantize::prepare(), "loading the quantise kernels");
+    ptx::tensor_map_encoder();
   }
-  require(cudaSetDevice(current), "cudaSetDevice");
   return info;
 }
 

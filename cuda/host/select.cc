@@ -23,10 +23,9 @@ double tensor_use(const TileConfig& config) {
   return config.block_n == 256 ? 0.88 : 0.64;
 }
 
-// Tiles along m that run together: all of them where k is short and output traffic counts, else 8 (large_tile
-// measurements).
+// Tiles along m that run together: 8, or all of up to 4096 rows where k is short and output traffic counts (measured).
 int raster_group(const MatmulProblem& problem, int64_t tiles_m) {
-  const int64_t wanted = problem.k <= 1536 ? 32 : 8;
+  const int64_t wanted = problem.k <= 1536 && problem.m <= 4096 ? 32 : 8;
   return static_cast<int>(std::max<int64_t>(1, std::min(tiles_m, wanted)));
 }
 
@@ -34,14 +33,18 @@ bool runs(const TileConfig& config, const MatmulProblem& problem) {
   return config.out == problem.out && config.rows_per_b_scale == problem.rows_per_b_scale;
 }
 
+constexpr double kMaxTiles = std::numeric_limits<int32_t>::max() / 2;  // the persistent loop adds num_ctas to an index
+
+double num_tiles(const TileConfig& config, const MatmulProblem& problem) {
+  const auto along = [](int64_t extent, int block) { return static_cast<double>(tile::ceil_div(extent, block)); };
+  return along(problem.m, config.block_m) * along(problem.n, config.block_n) * static_cast<double>(problem.batch);
+}
+
 Choice evaluate(int index, const MatmulProblem& problem, int num_sms) {
   const TileConfig& config = tile::kSm90Configs[index];
   const int64_t tiles_m = tile::ceil_div(problem.m, config.block_m),
                 tiles_n = tile::ceil_div(problem.n, config.block_n);
-  const double tiles = static_cast<double>(tiles_m) * static_cast<double>(tiles_n) * static_cast<double>(problem.batch);
-  if (tiles > std::numeric_limits<int32_t>::max() / 2) {  // the persistent loop adds num_ctas to a tile index
-    throw std::invalid_argument("blockwise_matmul: too many output tiles: " + problem.describe());
-  }
+  const double tiles = num_tiles(config, problem);
   Choice choice{.index = index,
                 .config = config,
                 .grid = {static_cast<int>(tiles_m), static_cast<int>(tiles_n), static_cast<int>(problem.batch),
@@ -73,17 +76,21 @@ std::vector<std::string> candidates(const MatmulProblem& problem) {
 }
 
 Choice select_config(const MatmulProblem& problem, int num_sms, std::string_view forced) {
+  const std::vector<std::string> names = candidates(problem);
+  if (!forced.empty() && std::ranges::find(names, forced) == names.end()) {
+    std::string known;
+    for (const auto& candidate : names) known += (known.empty() ? "" : ", ") + candidate;
+    throw std::invalid_argument("blockwise_matmul: no configuration is called " + std::string(forced) +
+                                "; those that can run " + problem.describe() + " are: " + known);
+  }
   std::vector<Choice> ranked;
   for (int i = 0; i < static_cast<int>(tile::kSm90Configs.size()); ++i) {
     const TileConfig& config = tile::kSm90Configs[i];
     if (!runs(config, problem) || (!forced.empty() && name(config) != forced)) continue;
-    ranked.push_back(evaluate(i, problem, num_sms));
+    if (num_tiles(config, problem) <= kMaxTiles) ranked.push_back(evaluate(i, problem, num_sms));
   }
   if (ranked.empty()) {
-    std::string known;
-    for (const auto& candidate : candidates(problem)) known += (known.empty() ? "" : ", ") + candidate;
-    throw std::invalid_argument("blockwise_matmul: no configuration is called " + std::string(forced) +
-                                "; those that can run " + problem.describe() + " are: " + known);
+    throw std::invalid_argument("blockwise_matmul: more than 2^30 output tiles: " + problem.describe());
   }
   std::ranges::stable_sort(ranked, {}, &Choice::cost_us);
   Choice best = ranked.front();

@@ -101,7 +101,8 @@ class InputProducer {
   __device__ InputProducerStage<C> acquire() {
     const int i = cursor_.stage();
     ptx::barrier_wait(ring_.empty[i], cursor_.phase());
-    ptx::warp_sync();  // no lane may fall a whole ring behind the one that issues
+    ptx::warp_sync();          // no lane may fall a whole ring behind the one that issues
+    ptx::fence_async_proxy();  // the math warps' reads of scales come before TMA's writes
     cursor_.advance();
     return {ring_.payload[i], ring_.full[i]};
   }

@@ -41,7 +41,8 @@ __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-// By every thread that wrote shared memory, before the barrier after which TMA reads it.
+// Between ordinary accesses of shared memory and TMA's. By every thread that wrote, before the barrier after which TMA
+// reads; by the thread that issues a load, after the barrier that says the old contents have been read.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -14,6 +14,9 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
 // The block's dynamic shared memory, 1024-byte aligned: the period of the 128-byte swizzle.
 __device__ __forceinline__ void* dynamic_shared_memory() {
   extern __shared__ __align__(1024) unsigned char memory[];
+#ifdef JAX_FP8_DEBUG
+  if (shared_address(memory) % 1024 != 0) asm volatile("trap;");
+#endif
   return memory;
 }
 

@@ -22,10 +22,9 @@ struct TensorMapShape {
   uint32_t box[3];
 };
 
-// Returns null, or why there is no such map.
-inline const char* encode_tensor_map(TensorMap& map, TensorMapType type, const void* data, const TensorMapShape& shape,
-                                     TensorMapSwizzle swizzle) {
-  static const auto encode = [] {
+// The driver's encoder, or null. Looked up on the first call, which must not come during a capture.
+inline auto tensor_map_encoder() {
+  static const auto encoder = [] {
     void* entry = nullptr;
     cudaDriverEntryPointQueryResult found{};
     const auto error =
@@ -33,6 +32,13 @@ inline const char* encode_tensor_map(TensorMap& map, TensorMapType type, const v
     if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) entry = nullptr;
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
   }();
+  return encoder;
+}
+
+// Returns null, or why there is no such map.
+inline const char* encode_tensor_map(TensorMap& map, TensorMapType type, const void* data, const TensorMapShape& shape,
+                                     TensorMapSwizzle swizzle) {
+  const auto encode = tensor_map_encoder();
   if (encode == nullptr) return "the driver has no cuTensorMapEncodeTiled (CUDA 12.0 or later is needed)";
   constexpr CUtensorMapDataType kTypes[] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
                                             CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16};

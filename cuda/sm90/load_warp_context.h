@@ -18,6 +18,10 @@ class LoadWarpContext {
   // All lanes of one warp.
   __device__ void run(tile::TileScheduler schedule) {
     const bool by_copy = params_.scales_by_copy;
+    if (ptx::elect_one()) {
+      ptx::prefetch_tensor_map(params_.a);
+      ptx::prefetch_tensor_map(params_.b);
+    }
     for (tile::WorkTile tile; schedule.next(tile);) {
       for (int kb = 0; kb < params_.num_k_blocks; ++kb) {
         auto stage = inputs_.acquire();

@@ -28,9 +28,7 @@ def check() -> list[str]:
     for source in kernel_sources():
         done = run(compiler, *FLAGS, "-I", STUBS, "-I", CUDA, "-x", "c++", source)
         if done.returncode:
-            problems.append(
-                f"{source.relative_to(ROOT).as_posix()} is not plain C++:\n{done.stderr}"
-            )
+            problems.append(f"{source.relative_to(ROOT).as_posix()} is not plain C++:\n{done.stderr}")
     return problems
 
 

@@ -42,9 +42,7 @@ FORBIDDEN = {
 }
 # In kernel layers the runtime API appears only as types in signatures.
 KERNEL_RUNTIME_NAMES = re.compile(r"cudaStream_t|cudaError\w*|cudaSuccess")
-HEADERS_OF_PTX_ONLY = re.compile(
-    r"cuda\.h|cuda_runtime\.h|cuda_(?:fp\d+|bf16)\.h|cooperative_groups.*|cuda/.*"
-)
+HEADERS_OF_PTX_ONLY = re.compile(r"cuda\.h|cuda_runtime\.h|cuda_(?:fp\d+|bf16)\.h|cooperative_groups.*|cuda/.*")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -77,8 +75,7 @@ def check_file(path: Path, layer: str) -> list[str]:
         code = strip_comments_and_strings(text)
         for pattern, what in FORBIDDEN.items():
             found += [
-                (_line(code, m.start()), f"{m[0]!r}: {what} outside cuda/ptx")
-                for m in re.finditer(pattern, code)
+                (_line(code, m.start()), f"{m[0]!r}: {what} outside cuda/ptx") for m in re.finditer(pattern, code)
             ]
         if layer not in HOST_LAYERS:
             runtime = {m[0]: m.start() for m in re.finditer(r"\bcuda[A-Z]\w*", code)}
@@ -87,10 +84,7 @@ def check_file(path: Path, layer: str) -> list[str]:
                 for name, position in runtime.items()
                 if not KERNEL_RUNTIME_NAMES.fullmatch(name)
             ]
-    return [
-        f"cuda/{path.relative_to(CUDA).as_posix()}:{line}: {problem}"
-        for line, problem in sorted(found)
-    ]
+    return [f"cuda/{path.relative_to(CUDA).as_posix()}:{line}: {problem}" for line, problem in sorted(found)]
 
 
 def check() -> list[str]:

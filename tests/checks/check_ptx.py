@@ -23,11 +23,7 @@ CAPABILITY = {"sm90": "90a", "quantize": "90a", "sm100": "100a"}
 def traps(ptx: str) -> list[str]:
     """Names of entry functions that contain a trap."""
     parts = re.split(r"(?m)^\s*(?:\.visible |\.weak )*\.entry\s+(\w+)", ptx)
-    return [
-        name
-        for name, body in zip(parts[1::2], parts[2::2], strict=True)
-        if re.search(r"\btrap;", body)
-    ]
+    return [name for name, body in zip(parts[1::2], parts[2::2], strict=True) if re.search(r"\btrap;", body)]
 
 
 def ptxas_problems(log: str) -> list[str]:
@@ -35,13 +31,9 @@ def ptxas_problems(log: str) -> list[str]:
     problems = []
     function = "?"
     for line in log.splitlines():
-        if match := re.search(
-            r"(?:Compiling entry function|Function properties for) '?(\w+)", line
-        ):
+        if match := re.search(r"(?:Compiling entry function|Function properties for) '?(\w+)", line):
             function = match[1]
-        counts = re.search(
-            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line
-        )
+        counts = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line)
         if counts and any(map(int, counts.groups())):
             problems.append(f"{function}: {line.strip()}")
         if re.search(r"\(C75\d\d\)", line):
@@ -72,19 +64,13 @@ def check_source(source: Path, nvcc: str) -> list[str]:
         )
         if done.returncode:
             return [*found, f"{name}: ptxas failed:\n{done.stderr}"]
-        return found + [
-            f"{name}: {problem}" for problem in ptxas_problems(done.stderr + done.stdout)
-        ]
+        return found + [f"{name}: {problem}" for problem in ptxas_problems(done.stderr + done.stdout)]
 
 
 def check() -> list[str]:
     nvcc = need_tool("nvcc")
     with ThreadPoolExecutor(2) as pool:
-        return [
-            p
-            for found in pool.map(lambda s: check_source(s, nvcc), kernel_sources())
-            for p in found
-        ]
+        return [p for found in pool.map(lambda s: check_source(s, nvcc), kernel_sources()) for p in found]
 
 
 if __name__ == "__main__":

@@ -21,18 +21,14 @@ def find_module() -> Path:
     for folder in sys.path:
         for module in sorted(Path(folder or ".").glob("jax_fp8/_cuda*.so")):
             return module
-    raise Unavailable(
-        "no jax_fp8/_cuda*.so on sys.path (not installed, or installed without CUDA kernels)"
-    )
+    raise Unavailable("no jax_fp8/_cuda*.so on sys.path (not installed, or installed without CUDA kernels)")
 
 
 def functions(sass: str) -> dict[str, set[str]]:
     """Opcodes (without modifiers) of every function in `cuobjdump -sass` output."""
     parts = re.split(r"(?m)^\s*Function : (\S+)", sass)
     opcode = re.compile(r"(?m)^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)")
-    return {
-        name: set(opcode.findall(body)) for name, body in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    return {name: set(opcode.findall(body)) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def problems_in(found: dict[str, set[str]]) -> list[str]:

@@ -33,9 +33,7 @@ def need_tool(name: str) -> str:
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=600, check=False
-    )
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600, check=False)
 
 
 def kernel_sources() -> list[Path]:

@@ -55,8 +55,7 @@ struct Options {
 };
 Options options;
 
-// ---- device memory
-// ---------------------------------------------------------------------------------------------------
+// ---- device memory ------------------------------------------------------------------------------
 
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
@@ -105,8 +104,7 @@ class Buffer {
   }
 
  private:
-  static constexpr size_t kGuardBytes =
-      4096 + 16;  // leaves the data 16-byte aligned and no more: all that TMA asks for
+  static constexpr size_t kGuardBytes = 4096 + 16;  // data 16-byte aligned and no more: all that TMA asks for
 
   void* memory_ = nullptr;
   size_t bytes_;
@@ -127,8 +125,7 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// ---- results
-// ---------------------------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 class Report {
  public:
@@ -165,8 +162,7 @@ std::string guard_problem(std::initializer_list<std::pair<const char*, const Buf
   return {};
 }
 
-// ---- number formats
-// --------------------------------------------------------------------------------------------------
+// ---- number formats -----------------------------------------------------------------------------
 
 float e4m3_value(int code) {  // of a finite code
   const int exponent = (code >> 3) & 15, mantissa = code & 7;
@@ -236,8 +232,7 @@ const char* name_of(OutType type) {
   return type == OutType::kFloat32 ? "float32" : type == OutType::kFloat16 ? "float16" : "bfloat16";
 }
 
-// ---- products
-// --------------------------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------
 
 struct Shape {
   const char* what;
@@ -501,8 +496,7 @@ void test_repeats(Report& report, const Shape& s) {
   }
 }
 
-// ---- quantisation
-// ----------------------------------------------------------------------------------------------------
+// ---- quantisation -------------------------------------------------------------------------------
 
 struct Array {
   int64_t batch;
@@ -680,8 +674,7 @@ void test_quantize(Report& report, InType in, const Array& x) {
   }
 }
 
-// ---- benchmark
-// -------------------------------------------------------------------------------------------------------
+// ---- benchmark ----------------------------------------------------------------------------------
 
 class Event {
  public:

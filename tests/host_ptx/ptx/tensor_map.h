@@ -20,6 +20,7 @@ struct TensorMapShape {
   uint32_t box[3];
 };
 
+const void* tensor_map_encoder();
 const char* encode_tensor_map(TensorMap& map, TensorMapType type, const void* data, const TensorMapShape& shape,
                               TensorMapSwizzle swizzle);
 
