@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 from jax.interpreters.mlir import ir
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+
+def _explicit_mesh() -> Any:
+    mesh = jax.sharding.get_abstract_mesh()
+    return None if mesh.empty or AxisType.Explicit not in mesh.axis_types else mesh
+
+
+def sharding_of(x: Any, *, swap: bool = False) -> NamedSharding | None:
+    """The sharding in the type of x (`swap`: of its transpose) where some mesh axes are Explicit, else None."""
+    mesh = _explicit_mesh()
+    if mesh is None:
+        return None
+    spec = tuple(jax.typeof(x).sharding.spec)
+    spec += (None,) * (x.ndim - len(spec))
+    return NamedSharding(mesh, PartitionSpec(*spec[:-2], spec[-1], spec[-2]) if swap else PartitionSpec(*spec))
+
+
+def shards(sharding: NamedSharding, axis: int) -> int:
+    """Into how many parts `sharding` cuts an axis."""
+    names = sharding.spec[axis] or ()
+    return math.prod(sharding.mesh.shape[name] for name in (names if isinstance(names, tuple) else (names,)))
 
 
 def explicit_sharding(out: Any, out_sharding: Any) -> Any:
     """The sharding an operation's result must have where some mesh axes are Explicit, else None."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or AxisType.Explicit not in mesh.axis_types:
+    mesh = _explicit_mesh()
+    if mesh is None:
         return None
     sharding = out_sharding if out_sharding is not None else out.sharding
-    return NamedSharding(mesh, sharding) if isinstance(sharding, jax.sharding.PartitionSpec) else sharding
+    return NamedSharding(mesh, sharding) if isinstance(sharding, PartitionSpec) else sharding
 
 
 def in_auto_axes(fn: Callable[..., Any], sharding: Any) -> Callable[..., Any]:

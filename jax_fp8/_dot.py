@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,9 @@ def matmul(
 
 def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Array:
     """jnp.einsum with every contraction of two operands done by `dot_general`. Arguments as jnp.einsum."""
+    for i, operand in enumerate(operands):
+        if hasattr(operand, "dtype"):
+            _array("einsum", f"operand {i}", operand)
     return jnp.einsum(subscripts, *operands, _dot_general=dot_general, **kwargs)
 
 
@@ -139,6 +143,8 @@ def _array(op: str, name: str, x: Any) -> Array:
             f"{op}: {name} is a {dtype} array without scales; pair it with its block scales in a jax_fp8.BlockScaled "
             "(jax_fp8.quantize makes one)"
         )
+    if dtype is None and not hasattr(x, "__jax_array__") and not isinstance(x, numbers.Number):
+        raise TypeError(f"{op}: {name} must be an array or a scalar, got {type(x).__name__}")
     return x if isinstance(x, jax.Array) else jnp.asarray(x)
 
 
@@ -189,7 +195,7 @@ def _dot_block_scaled(x, q: BlockScaled, *, precision, preferred_element_type, o
             swapped=True,
             master_swapped=not q.master_swapped,
         )
-    like = jax.ShapeDtypeStruct(q.shape, x.dtype)
+    like = jax.ShapeDtypeStruct(q.shape, x.dtype, sharding=_compat.sharding_of(q.codes, swap=True))
     kwargs = _options(precision, preferred_element_type, out_sharding)
     out = jax.eval_shape(partial(jnp.dot, **kwargs), x, like)
     batch = q.shape[:-2]

@@ -6,6 +6,7 @@ along the axis that will be contracted, whichever axis of the input that is.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.core import ShapedArray
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
 
 from jax_fp8 import _compat, _extension
 from jax_fp8._block_scaled import (
@@ -141,7 +143,22 @@ batching.primitive_batchers[quantize_p] = _batch
 
 def quantize_along(x: Array, *axes: int, rows: int = 1, scale_rounding: str = "none") -> list[Array]:
     """(codes, scales) for each of `axes`, flat: the form the other primitives are written in."""
-    return quantize_p.bind(x, rows=rows, axes=axes, scale_rounding=scale_rounding)
+    bind = partial(quantize_p.bind, rows=rows, axes=axes, scale_rounding=scale_rounding)
+    shardings = [s for axis in axes for s in _explicit_shardings(x, axis, rows)]
+    return _compat.in_auto_axes(bind, shardings if all(shardings) else None)(x)
+
+
+def _explicit_shardings(x: Array, axis: int, rows: int) -> tuple[Any, Any]:
+    """Of codes and scales, where mesh axes are Explicit: as x, but no shard of scales cuts a block. Else None, None."""
+    codes = _compat.sharding_of(x, swap=axis == -2)
+    if codes is None:
+        return None, None
+    extents = x.shape[-2:] if axis == -1 else x.shape[:-3:-1]
+    kept = [
+        spec if extent % (_compat.shards(codes, i) * size) == 0 else None
+        for spec, extent, i, size in zip(codes.spec[-2:], extents, (-2, -1), (rows, SCALE_BLOCK), strict=True)
+    ]
+    return codes, codes.update(spec=PartitionSpec(*codes.spec[:-2], *kept))
 
 
 def other_orientation(codes: Array, scales: Array, rows: int) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 hypothesis.settings.register_profile(
-    "jax_fp8", deadline=None, derandomize="CI" in os.environ, max_examples=25, print_blob=True
+    "jax_fp8", deadline=None, derandomize="CI" in os.environ, max_examples=10, print_blob=True
 )
 hypothesis.settings.load_profile("jax_fp8")
 

@@ -35,10 +35,24 @@ driver() {
   timeout 120 "$work/driver/jax_fp8_driver" | tee "$out/driver.log" | tail -n 15
 }
 
-# The suites of the CPU run on the GPU as well: the same tests, on the kernels.
+# The suites of the CPU run on the GPU as well: the same tests, on the kernels. One process a file, all at once: work of
+# other processes beside it is part of the test.
 run_tests() {
-  PYTHONPATH=$site timeout "${TEST_TIMEOUT:-420}" python3 -m pytest -q -x --maxfail=25 -p no:cacheprovider ${PYTEST_ARGS:-} tests 2>&1 |
-    tee "$out/pytest.log" | tail -n 60
+  local file name pids=() status=0
+  rm -rf "$work/pytest" && mkdir -p "$work/pytest"
+  for file in ${TEST_FILES:-tests/test_*.py}; do
+    name=$(basename "$file" .py)
+    PYTHONPATH=$site timeout "${TEST_TIMEOUT:-420}" python3 -m pytest -q --maxfail=8 -p no:cacheprovider --durations=5 \
+      ${PYTEST_ARGS:-} "$file" >"$work/pytest/$name.log" 2>&1 &
+    pids+=("$!:$name")
+  done
+  for file in "${pids[@]}"; do
+    if wait "${file%%:*}"; then name=ok; else name=FAILED; status=1; fi
+    echo "$name ${file#*:}: $(tail -n 1 "$work/pytest/${file#*:}.log")"
+  done
+  cat "$work"/pytest/*.log >"$out/pytest.log"
+  grep -hE '^(FAILED|ERROR|SKIPPED)' "$out/pytest.log" | cut -c1-300 | head -n 40
+  return $status
 }
 
 sanitize() {

@@ -11,8 +11,6 @@ from jax import lax
 import jax_fp8
 from jax_fp8.testing import exact_operand, quantize_reference
 
-PARTS = ("codes", "scales", "transposed", "master")
-
 
 def weight(rng, shape=(300, 130)):
     return jax_fp8.quantize_weight(jnp.asarray(rng.standard_normal(shape), jnp.bfloat16))
@@ -42,7 +40,7 @@ def test_shapes_blocks_and_transpose(rng):
     assert (rows.block, rows.T.block) == ((1, 128), (128, 1))
 
 
-def test_mT_with_leading_axes(rng):  # noqa: N802
+def test_mT_with_leading_axes(rng):
     q = exact_operand(rng, (2, 5, 130))
     assert q.mT.shape == (2, 130, 5)
     np.testing.assert_array_equal(q.mT.dequantize(), np.swapaxes(q.dequantize(), 1, 2))
@@ -84,7 +82,7 @@ def test_repr(rng):
 
 def test_leaves_have_names(rng):
     paths = {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(weight(rng))}
-    assert paths == {f".{name}" for name in PARTS}
+    assert paths == {".codes", ".scales", ".transposed[0]", ".transposed[1]", ".master"}
 
 
 def test_flatten_and_unflatten(rng):
@@ -168,9 +166,9 @@ CODES = np.zeros((300, 256), np.uint8)
         (CODES, np.ones((1, 1), np.float32), (128, 128), ValueError, r"scales has shape \(1, 1\)"),
         (CODES, np.ones(6, np.float32), (128, 128), ValueError, r"scales has shape \(6,\)"),
         (CODES, np.ones((3, 2), np.float32), (1, 128), ValueError, r"in 1x128 blocks needs \(300, 2\)"),
-        (CODES, np.ones((3, 2), np.float32), (64, 128), ValueError, r"block must be \(1, 128\) or \(128, 128\), got \(64, 128\)"),
+        (CODES, np.ones((3, 2), np.float32), (64, 128), ValueError, r"or \(128, 128\), got \(64, 128\)"),
         (CODES, np.ones((3, 2), np.float32), (128, 1), ValueError, "build the transpose and take .T"),
-        (CODES[0], np.ones((3, 2), np.float32), (128, 128), ValueError, r"at least 2 axes \(rows, k\), got shape \(256,\)"),
+        (CODES[0], np.ones((3, 2), np.float32), (128, 128), ValueError, r"at least 2 axes .*, got shape \(256,\)"),
     ],
 )  # fmt: skip
 def test_refusals(values, scales, block, error, message):
@@ -186,11 +184,11 @@ def test_swapped_scales_of_equal_size_are_refused():
 
 def test_a_tree_wide_cast_is_noticed(rng):
     q = jax.tree.map(lambda x: x.astype(jnp.bfloat16), jax_fp8.quantize(np.ones((4, 130), np.float32)))
-    with pytest.raises(TypeError, match="blockwise_matmul: a.codes must be uint8, got bfloat16; a tree-wide cast"):
+    with pytest.raises(TypeError, match=r"blockwise_matmul: a\.codes must be uint8, got bfloat16; a tree-wide cast"):
         jax_fp8.blockwise_matmul(q, q)
     q = jax_fp8.quantize(np.ones((4, 130), np.float32))
     rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x, q)
-    with pytest.raises(TypeError, match="w.scales must be float32, got bfloat16; keep BlockScaled out of casts"):
+    with pytest.raises(TypeError, match=r"w\.scales must be float32, got bfloat16; keep BlockScaled out of casts"):
         jax_fp8.dot(jnp.ones((3, 130)), rounded.T)
 
 

@@ -68,7 +68,7 @@ def test_padding_k_with_zeros_changes_nothing(seed, m, n, k, block, more):
 
 
 @hypothesis.given(seeds, extents, extents, depths, blocks, st.sampled_from([1, 2, 5]))
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=10)
 def test_batch_is_a_loop(seed, m, n, k, block, size):
     rng = np.random.default_rng(seed)
     a, b = exact_operand(rng, (size, m, k)), exact_operand(rng, (size, n, k), block)
@@ -76,7 +76,7 @@ def test_batch_is_a_loop(seed, m, n, k, block, size):
 
 
 @hypothesis.given(seeds, extents, extents, depths, blocks)
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=10)
 def test_repeats_are_identical(seed, m, n, k, block):
     rng = np.random.default_rng(seed)
     x, w = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (n, k)))
@@ -84,18 +84,12 @@ def test_repeats_are_identical(seed, m, n, k, block):
     assert_same_bits(matmul(a, b), matmul(a, b))
 
 
-@hypothesis.given(seeds, extents, depths, blocks, st.sampled_from(["none", "power_of_two"]))
-def test_quantizing_twice_is_quantizing_once(seed, m, k, block, scale_rounding):
-    """Values on the grid of a power-of-two scale stay where they are."""
+@hypothesis.given(seeds, extents, depths, blocks)
+def test_quantizing_again_with_a_power_of_two_scale_changes_no_value(seed, m, k, block):
     x = np.random.default_rng(seed).standard_normal((m, k)).astype(np.float32)
-    q = jax_fp8.quantize(x, block, scale_rounding="power_of_two")
-    again = jax_fp8.quantize(q.dequantize(), block, scale_rounding=scale_rounding)
-    if scale_rounding == "power_of_two":
-        assert_same_bits((again.codes, again.scales), (q.codes, q.scales))
-    else:
-        error = np.abs(np.asarray(again.dequantize(), np.float64) - x)
-        scales = np.repeat(np.repeat(again.scales, block[0], 0)[:m], 128, 1)[:, :k]
-        assert (error <= 2 * (np.abs(x) * 2.0**-4 + np.asarray(scales, np.float64) * 2.0**-9)).all()
+    once = jax_fp8.quantize(x, block, scale_rounding="power_of_two").dequantize()
+    again = jax_fp8.quantize(once, block, scale_rounding="power_of_two").dequantize()
+    np.testing.assert_array_equal(again, once)
 
 
 floats = st.floats(width=32, allow_nan=True, allow_infinity=True, allow_subnormal=True)

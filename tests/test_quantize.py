@@ -32,8 +32,12 @@ def normal(rng, shape, dtype=np.float32):
 
 @blocks
 @roundings
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 128), (130, 127), (127, 129), (2, 3, 129, 257)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((1, 1), jnp.float32), ((3, 128), jnp.bfloat16), ((130, 127), jnp.float16), ((127, 129), jnp.bfloat16)]
+    + [((2, 3, 129, 257), dtype) for dtype in DTYPES],
+    ids=str,
+)
 def test_equals_reference_eager_and_jitted(rng, shape, dtype, block, scale_rounding):
     x = jnp.asarray(normal(rng, shape, dtype))
     eager = jax_fp8.quantize(x, block, scale_rounding=scale_rounding)
@@ -186,7 +190,7 @@ def test_power_of_two_scale_over_all_mantissas_on_the_kernel():
 
 def test_power_of_two_scale_over_all_mantissas():
     amax = mantissas(1)
-    scale = jax.jit(_quantize._scales_of, static_argnums=1)(amax, "power_of_two")
+    scale = jax.jit(_quantize._scales_of, static_argnums=1)(amax.view(np.uint32), "power_of_two")
     np.testing.assert_array_equal(scale, np.where(amax <= 1.75, 2.0**-8, 2.0**-7).astype(np.float32))
 
 
@@ -224,7 +228,7 @@ def test_largest_floats_do_not_overflow(scale_rounding):
 @blocks
 @roundings
 @pytest.mark.parametrize("shape", [(6, 300), (130, 300), (2, 260, 520)], ids=str)
-@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf], ids=["nan", "-nan", "inf", "-inf"])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf], ids=str)
 def test_non_finite_stays_in_its_block(rng, shape, bad, block, scale_rounding):
     clean = normal(rng, shape)
     x = clean.copy()
@@ -343,13 +347,33 @@ def test_quantize_weight_of_a_transposed_weight(rng):
     [
         (np.zeros((2, 3), np.int32), {}, TypeError, "quantize: x must be float32, bfloat16 or float16, got int32"),
         (np.zeros((2, 3), ml_dtypes.float8_e4m3fn), {}, TypeError, "got float8_e4m3fn"),
-        (np.zeros(3, np.float32), {}, ValueError, r"needs at least 2 axes \(rows, k\), got shape \(3,\); use x\[None\]"),
-        (np.zeros((2, 3), np.float32), {"block": (128, 1)}, ValueError, r"must be \(1, 128\) or \(128, 128\), got \(128, 1\)"),
+        (
+            np.zeros(3, np.float32),
+            {},
+            ValueError,
+            r"needs at least 2 axes \(rows, k\), got shape \(3,\); use x\[None\]",
+        ),
+        (
+            np.zeros((2, 3), np.float32),
+            {"block": (128, 1)},
+            ValueError,
+            r"must be \(1, 128\) or \(128, 128\), got \(128, 1\)",
+        ),
         (np.zeros((2, 3), np.float32), {"block": 128}, ValueError, r"must be \(1, 128\) or \(128, 128\), got \(128,\)"),
-        (np.zeros((2, 3), np.float32), {"scale_rounding": "up"}, ValueError, "scale_rounding must be one of .*, got 'up'"),
-        (np.zeros((2, 3), np.float32), {"dtype": jnp.float8_e5m2}, TypeError, "dtype must be float8_e4m3fn, got float8_e5m2"),
+        (
+            np.zeros((2, 3), np.float32),
+            {"scale_rounding": "up"},
+            ValueError,
+            "scale_rounding must be one of .*, got 'up'",
+        ),
+        (
+            np.zeros((2, 3), np.float32),
+            {"dtype": jnp.float8_e5m2},
+            TypeError,
+            "dtype must be float8_e4m3fn, got float8_e5m2",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals(x, kwargs, error, message):
     for fn in (jax_fp8.quantize, jax.jit(lambda x: jax_fp8.quantize(x, **kwargs))):
         with pytest.raises(error, match=message):
