@@ -44,10 +44,10 @@ def matmul_bound(
 
         eps * (|A| @ |B|) + floor + half an ulp of out_dtype
 
-    Tensor core (Hopper). One step multiplies 32 pairs. It takes the largest exponent E of these
-    products and of the accumulator, truncates them all to multiples of 2^(E-13), adds exactly, and
-    truncates the sum to 13 fraction bits. A block of 128 is four steps, the first without
-    accumulator. With S the sum of |a||b| over the block, truncation loses at most
+    Tensor core (Hopper, as modelled in arXiv 2511.10909). One step multiplies 32 pairs. It takes
+    the largest exponent E of these products and of the accumulator, truncates them all to multiples
+    of 2^(E-13), adds exactly, and truncates the sum to 13 fraction bits. A block of 128 is four
+    steps, the first without accumulator. With S the sum of |a||b| over the block, that loses at most
 
         31 * 2^-13 * S        of products under the largest one of their step, all steps together
         3 * 32 * 2^-13 * S    of products under a larger accumulator, three steps of 32

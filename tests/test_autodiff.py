@@ -275,9 +275,8 @@ def test_jacobians_agree(rng):
     for argnum in (0, 1):
         forward = jax.jacfwd(jax_fp8.dot, argnum)(x, w)
         np.testing.assert_array_equal(forward, jax.jacrev(jax_fp8.dot, argnum)(x, w))
-        np.testing.assert_array_equal(
-            forward, jax.jacfwd(functools.partial(jnp.dot, precision="highest"), argnum)(x, w)
-        )
+        expected = jax.jacfwd(functools.partial(jnp.dot, precision="highest"), argnum)(x, w)
+        np.testing.assert_allclose(forward, expected, rtol=2**-22)  # a unit tangent's scale is float32(1 / 448)
 
 
 def save_anything(prim, *_, **__):

@@ -5,6 +5,7 @@
 
 #include "host/device_info.h"
 #include "host/select.h"
+#include "quantize/launch.h"
 #include "sm90/launch.h"
 
 namespace jax_fp8::host {
@@ -21,11 +22,9 @@ void require(cudaError_t error, const MatmulProblem& problem, const char* what) 
   throw std::runtime_error("blockwise_matmul (" + problem.describe() + "): " + what + ": " + cudaGetErrorString(error));
 }
 
-// Bytes beyond k stay as they are: the tensor map ends at k.
 void pad_rows(const MatmulProblem& p, const void*& codes, void* padded, int64_t rows, cudaStream_t stream) {
-  const auto k = static_cast<size_t>(p.k), pitch = static_cast<size_t>(p.padded_k());
-  require(cudaMemcpy2DAsync(padded, pitch, codes, k, k, static_cast<size_t>(rows), cudaMemcpyDeviceToDevice, stream), p,
-          "padding rows");
+  const auto k = static_cast<int>(p.k), pitch = static_cast<int>(p.padded_k());
+  require(quantize::pad_rows(codes, padded, rows, k, pitch, stream), p, "padding rows");
   codes = padded;
 }
 

@@ -25,6 +25,13 @@ __device__ __forceinline__ void store_shared(void* pointer, float first, float s
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_address(pointer)), "f"(first), "f"(second) : "memory");
 }
 
+// To a 16-byte aligned address in global memory.
+__device__ __forceinline__ void store_16_bytes(void* pointer, const uint32_t (&words)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(pointer), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+               "r"(words[3])
+               : "memory");
+}
+
 // Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void store_matrices(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(m0),

@@ -1,7 +1,7 @@
 // jax_fp8_driver: runs the kernels through cuda/host without Python, on a Hopper GPU.
 //
-//   jax_fp8_driver [--exact] [--filter TEXT] [--repeats N]    tests; exit code 1 on failure
-//   jax_fp8_driver --bench M N K                              times every configuration
+//   jax_fp8_driver [--exact] [--filter TEXT] [--skip TEXT] [--repeats N]    tests; exit code 1 on failure
+//   jax_fp8_driver --bench M N K                                            times every configuration
 //
 // Products are compared with an exact host reference: operands are small integers and scales powers of two, so that
 // float32 sums have no rounding in any order. Quantisation is compared byte by byte. Outputs start as NaN bytes and all
@@ -51,6 +51,7 @@ constexpr uint8_t kNanCode = 0x7f;
 struct Options {
   bool exact = false;
   std::string filter;
+  std::string skip;
   int repeats = 20;
 };
 Options options;
@@ -129,7 +130,10 @@ class Stream {
 
 class Report {
  public:
-  static bool wants(const std::string& label) { return label.find(options.filter) != std::string::npos; }
+  static bool wants(const std::string& label) {
+    const bool skipped = !options.skip.empty() && label.find(options.skip) != std::string::npos;
+    return !skipped && label.find(options.filter) != std::string::npos;
+  }
 
   // Runs a case unless it is filtered out. `body` returns what is wrong, or nothing.
   void run(const std::string& label, const std::function<std::string()>& body) {
@@ -444,10 +448,10 @@ std::string compare(const Shape& s, OutType type, const std::vector<uint32_t>& g
   return line;
 }
 
-std::string matmul_label(const char* kind, const std::string& config, int rows_per_b_scale, OutType out,
-                         const Shape& s) {
-  return std::string(kind) + " " + (config.empty() ? "automatic" : config) + " " + name_of(out) + " b " +
-         std::to_string(rows_per_b_scale) + "x128: " + s.label();
+std::string matmul_label(const char* kind, const std::string& config, const MatmulProblem& problem, const Shape& s) {
+  return std::string(kind) + " " + (config.empty() ? "automatic" : config) + " " + name_of(problem.out) + " b " +
+         std::to_string(problem.rows_per_b_scale) + "x128: " + s.label() +
+         (problem.scales_by_copy() ? ", scales by cp.async" : "");
 }
 
 // All configurations and the automatic choice, all output types, both granularities. Adds to `launched` what ran.
@@ -461,7 +465,7 @@ void test_matmul(Report& report, const Shape& s, std::set<int>& launched) {
       auto configs = candidates(problem);
       configs.emplace_back();
       for (const std::string& config : configs) {
-        report.run(matmul_label("matmul", config, rows, out, s), [&] {
+        report.run(matmul_label("matmul", config, problem, s), [&] {
           if (!operands) {
             operands = integer_operands(s, rows);
             expected = reference(s, *operands);
@@ -481,7 +485,7 @@ void test_repeats(Report& report, const Shape& s) {
   for (const int rows : {int{kScaleBlock}, 1}) {
     const MatmulProblem problem = make_problem(s, rows, OutType::kFloat32);
     for (const std::string& config : candidates(problem)) {
-      report.run(matmul_label("repeats of", config, rows, problem.out, s), [&]() -> std::string {
+      report.run(matmul_label("repeats of", config, problem, s), [&]() -> std::string {
         DeviceProduct product(problem, rounding_operands(s, rows));
         const auto first = product.run(config);
         for (const uint32_t bits : first) {
@@ -777,7 +781,7 @@ int test() {
     const std::string what = s.what;
     if (what == "the ring wraps" || what.starts_with("more tiles than SMs")) test_repeats(report, s);
   }
-  if (options.filter.empty()) {
+  if (options.filter.empty() && options.skip.empty()) {
     report.run("every configuration of the table was launched", [&] {
       const size_t all = jax_fp8::tile::kSm90Configs.size();
       return launched.size() == all ? "" : std::to_string(launched.size()) + " of " + std::to_string(all);
@@ -787,7 +791,7 @@ int test() {
 }
 
 [[noreturn]] void usage() {
-  std::fprintf(stderr, "jax_fp8_driver [--exact] [--filter TEXT] [--repeats N] | --bench M N K\n");
+  std::fprintf(stderr, "jax_fp8_driver [--exact] [--filter TEXT] [--skip TEXT] [--repeats N] | --bench M N K\n");
   std::exit(2);
 }
 
@@ -802,6 +806,8 @@ int main(int argc, char** argv) try {
       options.exact = true;
     } else if (option == "--filter") {
       options.filter = value();
+    } else if (option == "--skip") {
+      options.skip = value();
     } else if (option == "--repeats") {
       options.repeats = std::atoi(value());
     } else if (option == "--bench") {
