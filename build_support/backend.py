@@ -34,9 +34,7 @@ def _cuda_mode(settings: dict[str, Any] | None) -> str:
     """AUTO, ON or OFF, read as CMake will: config settings win over the environment."""
     settings = settings or {}
     mode = os.environ.get("JAX_FP8_CUDA") or "AUTO"
-    nested = settings.get(
-        "cmake", {}
-    )  # {"cmake": {"define": {...}}} is how some front ends pass it
+    nested = settings.get("cmake", {})  # {"cmake": {"define": {...}}} is how some front ends pass it
     if isinstance(nested, dict):
         mode = nested.get("define", {}).get("JAX_FP8_CUDA", mode)
     for key in ("cmake.define.JAX_FP8_CUDA", "skbuild.cmake.define.JAX_FP8_CUDA"):

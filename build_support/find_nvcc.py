@@ -17,11 +17,7 @@ def find_system_nvcc() -> str | None:
     """An nvcc outside this Python's packages."""
     if compiler := shutil.which(os.environ.get("CUDACXX", "")):
         return compiler
-    folders = [
-        Path(os.environ[name]) / "bin"
-        for name in ("CUDA_HOME", "CUDA_PATH")
-        if os.environ.get(name)
-    ]
+    folders = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     for folder in folders:
         if compiler := shutil.which("nvcc", path=str(folder)):
             return compiler
