@@ -51,7 +51,9 @@ def test_runs_differ_only_in_their_linear_layers(comparison):
     batches = training.sample_batches(training.load_text(), TINY, seed=3)
     again = training.train("again", jnp.dot, TINY, batches, 3, training.compute_dtype("cpu"))
     # not bit for bit on a GPU: there XLA adds up the embedding's gradient in any order
-    np.testing.assert_allclose(again.losses, comparison.baseline.losses, rtol=1e-4 if jax.default_backend() == "gpu" else 0)
+    np.testing.assert_allclose(
+        again.losses, comparison.baseline.losses, rtol=1e-4 if jax.default_backend() == "gpu" else 0
+    )
 
 
 def test_both_runs_see_equal_batches(monkeypatch):
