@@ -746,9 +746,12 @@ void bench(int64_t m, int64_t n, int64_t k) {
     auto configs = candidates(problem);
     configs.emplace_back();
     for (const std::string& config : configs) {
-      for (int i = 0; i < 3; ++i) run(config);
-      stream.finish();
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      for (const auto start = std::chrono::steady_clock::now();  // idle halves the clock: warm up after it
+           std::chrono::steady_clock::now() - start < std::chrono::milliseconds(50);) {
+        run(config);
+        stream.finish();
+      }
       std::vector<double> us;
       for (int i = 0; i < kRuns; ++i) {
         Event start, stop;
