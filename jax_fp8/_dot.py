@@ -165,7 +165,7 @@ def _rearranged_product(lhs, rhs, *, dimension_numbers, out, precision) -> Array
     lhs_free = [d for d in range(lhs.ndim) if d not in (*lhs_contract, *lhs_batch)]
     rhs_free = [d for d in range(rhs.ndim) if d not in (*rhs_contract, *rhs_batch)]
     x = _as_matrix(lhs, lhs_batch, lhs_free, lhs_contract)
-    k_first = bool(rhs_contract) and max(rhs_contract, default=-1) < min(rhs_free, default=rhs.ndim)
+    k_first = bool(rhs_contract) and max(rhs_contract) < min(rhs_free, default=rhs.ndim)
     last_two = (rhs_contract, rhs_free) if k_first else (rhs_free, rhs_contract)
     w = _as_matrix(rhs, rhs_batch, *last_two)  # as it lies in memory: the quantiser reads either orientation
     rows = 1 if lhs_batch else SCALE_BLOCK
@@ -186,6 +186,10 @@ def _dot_block_scaled(x, q: BlockScaled, *, precision, preferred_element_type, o
         raise TypeError(f"dot: x must be float32, bfloat16 or float16 where w is a BlockScaled, got {x.dtype}")
     if x.ndim == 0:
         raise ValueError(f"dot: x must have at least one axis where w is a BlockScaled, got a scalar; w is {q!r}")
+    if q.ndim != 2:
+        raise NotImplementedError(
+            f"dot: a BlockScaled w must be a matrix, got {q!r}; use jax.vmap over its leading axes"
+        )
     if not q.swapped:  # the contracted axis is the one that isn't contiguous in the codes
         codes, scales = q.transposed or other_orientation(q.codes, q.scales, q.rows_per_scale)
         q = q._replace(
@@ -198,11 +202,6 @@ def _dot_block_scaled(x, q: BlockScaled, *, precision, preferred_element_type, o
     like = jax.ShapeDtypeStruct(q.shape, x.dtype, sharding=_compat.sharding_of(q.codes, swap=True))
     kwargs = _options(precision, preferred_element_type, out_sharding)
     out = jax.eval_shape(partial(jnp.dot, **kwargs), x, like)
-    batch = q.shape[:-2]
-    if batch:  # jnp.dot puts the leading axes of w between those of x and n: they are rows of the weight
-        raise NotImplementedError(
-            f"dot: a BlockScaled w must be a matrix, got {q!r}; use jax.vmap over its leading axes"
-        )
     rows, k = math.prod(x.shape[:-1]), x.shape[-1]
 
     def run(x, q):
