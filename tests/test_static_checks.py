@@ -10,12 +10,13 @@ import os
 
 import check_host_syntax
 import check_includes
+import check_linkage
 import check_ptx
 import check_sass
 import checklib
 import pytest
 
-CHECKS = [check_includes, check_host_syntax, check_ptx, check_sass]
+CHECKS = [check_includes, check_host_syntax, check_linkage, check_ptx, check_sass]
 
 
 @pytest.mark.parametrize("module", CHECKS, ids=lambda module: module.__name__)
@@ -108,3 +109,13 @@ def test_check_sass_reports():
         "_Z10fp8_matmulv: STL (local memory)",
     ]
     assert check_sass.problems_in({"k": {"LDG"}}) == ["no kernel with QGMMA among 1 functions"]
+
+
+def test_check_linkage_reports():
+    good = " 0x1 (NEEDED)  Shared library: [libstdc++.so.6]\n 0x1 (NEEDED)  Shared library: [libc.so.6]\n"
+    cubins = "ELF file    1: _cuda.1.sm_90a.cubin\nELF file    2: _cuda.2.sm_90a.cubin\n"
+    assert check_linkage.problems_in(good, cubins) == []
+    bad = good + " 0x1 (NEEDED)  Shared library: [libcudart.so.13]\n 0x1 (NEEDED)  Shared library: [libcuda.so.1]\n"
+    assert check_linkage.problems_in(bad, cubins) == ["needs libcudart", "needs libcuda"]
+    problems = check_linkage.problems_in(good, "ELF file    1: _cuda.1.sm_90.cubin\nPTX file    1: _cuda.1.sm_90.ptx\n")
+    assert problems == ["has machine code for ['sm_90'], not ['sm_90a']", "embeds PTX"]
