@@ -45,6 +45,9 @@ def dot(
     Differentiable with respect to x, w and the master of a BlockScaled, by the recipe of DeepSeek-V3 (arXiv 2412.19437,
     section 3.3): the gradient of x uses the same quantised weight; the gradient of w quantises x and the cotangent in
     1x128 blocks along the tokens. Gradients have the dtype of their operand. Deterministic.
+
+    No transposition runs for w stored (k, n). One stored (n, k) costs none as `dot(x, w.T)`, but its gradient one;
+    `einsum("mk,nk->mn", x, w)` needs none in either direction.
     """
     kwargs = _options(precision, preferred_element_type, out_sharding)
     with jax.named_scope("jax_fp8.dot"):

@@ -8,6 +8,7 @@ conversion before quantisation, missing scratch.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import Counter
@@ -302,6 +303,13 @@ def test_training_step_of_a_transposed_weight_moves_no_codes_or_scales(array):
 )
 def test_training_step_of_a_transposed_weight_is_six_calls(array):
     program = Program(_vjp(_times_transpose), array(M, K), array(N, K), array(M, N))
+    assert not program.other_work()
+
+
+def test_training_step_of_an_einsum_with_an_n_k_weight_is_six_calls(array):
+    fn = functools.partial(jax_fp8.einsum, "mk,nk->mn")
+    program = Program(_vjp(fn), array(M, K), array(N, K), array(M, N))
+    assert program.num_calls() == (3, 3)
     assert not program.other_work()
 
 
