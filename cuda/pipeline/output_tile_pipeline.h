@@ -36,14 +36,13 @@ class [[nodiscard]] OutputStage {
     if (held_) ptx::trap();
   }
 
-  // Stores the chunks from `first_chunk` on of the tile at (column, row, batch); columns outside of the array are
-  // skipped.
-  __device__ void commit(const ptx::TensorMap& out, int columns, int column, int first_chunk, int row, int batch) {
+  // Stores chunk i of the buffer at (column + i * chunk_columns, row, batch); columns outside of the array are skipped.
+  __device__ void commit(const ptx::TensorMap& out, int columns, int column, int row, int batch) {
     ptx::fence_async_proxy();
     ptx::named_barrier_sync(barrier_, ptx::kWarpgroupSize);
     if (ptx::thread_index() % ptx::kWarpgroupSize == 0) {
-      for (int i = 0; i < C.buffered_chunks() && first_chunk + i < C.chunks(); ++i) {
-        const int x = column + C.chunk_start(first_chunk + i);
+      for (int i = 0; i < C.buffered_chunks(); ++i) {
+        const int x = column + i * C.chunk_columns();
         if (x < columns) ptx::tma_store(out, buffer.chunk[i], x, row, batch);
       }
       ptx::commit_stores();

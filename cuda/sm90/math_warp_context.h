@@ -4,10 +4,6 @@
 // stage as soon as the last wave has read it; promote while the load warp refills.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <utility>
-
 #include "pipeline/input_tile_pipeline.h"
 #include "pipeline/output_tile_pipeline.h"
 #include "ptx/memory.h"
@@ -35,95 +31,70 @@ class MathWarpContext {
   // All threads of one warpgroup.
   __device__ void run(tile::TileScheduler schedule) {
     for (tile::WorkTile tile; schedule.next(tile);) {
-      Accumulators accum;
-      accumulate_at_offset(accum, tile, std::make_index_sequence<C.b_offsets()>());
+      float accum[C.waves()][C.kWaveRegisters];
+      BScales b_scales(params_, tile);
+      k_block<true>(accum, b_scales);
+#pragma unroll C.unroll
+      for (int kb = 1; kb < params_.num_k_blocks; ++kb) k_block<false>(accum, b_scales);
       params_.store_by_tma ? store_by_tma(accum, tile) : store_elements(accum, tile);
     }
     outputs_.drain();
   }
 
  private:
-  using Accumulators = float[C.waves()][C.wave_registers()];
+  using Accumulators = float[C.waves()][C.kWaveRegisters];
   using Stage = pipeline::InputConsumerStage<C>;
-  static constexpr bool kSquareBlocks = C.rows_per_b_scale == tile::kScaleBlock;  // of b
 
-  // Where the blocks of b begin in the tile must be known to the compiler: promote indexes registers with it.
-  template <std::size_t... kCase>
-  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, std::index_sequence<kCase...>) {
-    const int offset = tile.n * C.block_n % tile::kScaleBlock;
-    ((sizeof...(kCase) == 1 || offset == static_cast<int>(kCase) * C.b_offset_step()
-          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile)
-          : void()),
-     ...);
-  }
-
-  template <int kOffset>
-  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile) {
-    BScales<C.b_blocks(kOffset)> b_scales(params_, tile);
-    k_block<true, kOffset>(accum, b_scales);
-    int left = params_.num_k_blocks - 1;
-    for (; left >= C.unroll; left -= C.unroll) {  // straight lines: a test between k blocks would hold up the next wait
-#pragma unroll
-      for (int i = 0; i < C.unroll; ++i) k_block<false, kOffset>(accum, b_scales);
-    }
-    if constexpr (C.unroll > 1) {
-#pragma unroll 1
-      for (; left > 0; --left) k_block<false, kOffset>(accum, b_scales);
-    }
-  }
-
-  // B scales of the 128x128 blocks that the tile touches, read one k block ahead of their use. 1x128 blocks have theirs
-  // in the stage.
-  template <int kBlocks>
+  // B scales of 128x128 blocks, one a wave, read one k block ahead of their use. 1x128 blocks have theirs in the stage.
   class BScales {
    public:
     __device__ BScales(const tile::MatmulParams& params, const tile::WorkTile& tile) {
-      if constexpr (kSquareBlocks) {
+      if constexpr (C.rows_per_b_scale == tile::kScaleBlock) {
         const int blocks = static_cast<int>(tile::ceil_div(params.n, tile::kScaleBlock));
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) {
-          const int wanted = tile.n * C.block_n / tile::kScaleBlock + i;
-          const int block = wanted < blocks ? wanted : blocks - 1;  // columns outside of the array are not stored
+        for (int wave = 0; wave < C.waves(); ++wave) {
+          const int wanted = tile.n * C.waves() + wave;
+          const int block = wanted < blocks ? wanted : blocks - 1;  // a wave wholly outside of the array is not stored
           const int64_t row = static_cast<int64_t>(params.b_index(tile.batch)) * blocks + block;
-          next_[i] = params.b_scale_data + row * params.num_k_blocks;
-          value_[i] = ptx::load_readonly(next_[i]);
+          next_[wave] = params.b_scale_data + row * params.num_k_blocks;
+          value_[wave] = ptx::load_readonly(next_[wave]);
         }
         left_ = params.num_k_blocks - 1;
       }
     }
 
     // The scales of this k block; loads those of the next one.
-    __device__ void take(float (&scales)[kBlocks]) {
-      if constexpr (kSquareBlocks) {
+    __device__ void take(float (&scales)[C.waves()]) {
+      if constexpr (C.rows_per_b_scale == tile::kScaleBlock) {
         const int step = left_ > 0 ? 1 : 0;
         --left_;
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) {
-          scales[i] = value_[i];
-          next_[i] += step;
-          value_[i] = ptx::load_readonly(next_[i]);
+        for (int wave = 0; wave < C.waves(); ++wave) {
+          scales[wave] = value_[wave];
+          next_[wave] += step;
+          value_[wave] = ptx::load_readonly(next_[wave]);
         }
       }
     }
 
    private:
-    const float* next_[kBlocks];
-    float value_[kBlocks];
+    const float* next_[C.waves()];
+    float value_[C.waves()];
     int left_;
   };
 
-  template <bool kFirst, int kOffset, int kBlocks>
-  __device__ __forceinline__ void k_block(Accumulators& accum, BScales<kBlocks>& b_scales) {
+  template <bool kFirst>
+  __device__ void k_block(Accumulators& accum, BScales& b_scales) {
     auto stage = inputs_.acquire();
     const float a_scales[2] = {ptx::load_shared(&stage.payload.a_scales[first_row_ + fragment_.row(0)]),
                                ptx::load_shared(&stage.payload.a_scales[first_row_ + fragment_.row(1)])};
-    float b_scale[kBlocks];
+    float b_scale[C.waves()];
 #pragma unroll
     for (int wave = 0; wave < C.waves(); ++wave) {
-      float partial[C.wave_registers()];
+      float partial[C.kWaveRegisters];
       multiply(partial, stage, wave);
       if (wave == 0) b_scales.take(b_scale);
-      const auto scales = wave_scales(stage, a_scales, b_scale, kOffset + wave * C.wave_n);
+      const auto scales = wave_scales(stage, a_scales, b_scale[wave]);
       ptx::wgmma_wait(partial);
       if (wave == C.waves() - 1) stage.release();  // before promote: the load warp refills the stage meanwhile
       tile::promote<kFirst>(accum[wave], partial, scales);
@@ -131,33 +102,25 @@ class MathWarpContext {
   }
 
   // Starts partial = a * b^T over this k block.
-  __device__ void multiply(float (&partial)[C.wave_registers()], const Stage& stage, int wave) {
+  __device__ void multiply(float (&partial)[C.kWaveRegisters], const Stage& stage, int wave) {
     const uint64_t a = ptx::wgmma_descriptor(stage.payload.a[first_row_]);
-    const uint64_t b = ptx::wgmma_descriptor(stage.payload.b[wave * C.wave_n]);
+    const uint64_t b = ptx::wgmma_descriptor(stage.payload.b[wave * C.kWaveN]);
     ptx::wgmma_fence();
-    ptx::wgmma<false>(partial, a, b);
+    ptx::wgmma_m64n128k32<false>(partial, a, b);
 #pragma unroll
     for (int k = 1; k < tile::kBlockK / ptx::kWgmmaK; ++k) {
-      ptx::wgmma<true>(partial, a + k * ptx::kDescriptorStepK, b + k * ptx::kDescriptorStepK);
+      ptx::wgmma_m64n128k32<true>(partial, a + k * ptx::kDescriptorStepK, b + k * ptx::kDescriptorStepK);
     }
     ptx::wgmma_commit();
   }
 
-  template <int kBlocks>
-  __device__ auto wave_scales(const Stage& stage, const float (&a_scales)[2], const float (&b_scale)[kBlocks],
-                              int first_column) {
-    if constexpr (kSquareBlocks) {
-      tile::RowBlockScales<kBlocks> scales{{}, first_column};
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {
-        scales.factor[i][0] = a_scales[0] * b_scale[i];
-        scales.factor[i][1] = a_scales[1] * b_scale[i];
-      }
-      return scales;
+  __device__ auto wave_scales(const Stage& stage, const float (&a_scales)[2], float b_scale) {
+    if constexpr (C.rows_per_b_scale == tile::kScaleBlock) {
+      return tile::RowScales{{a_scales[0] * b_scale, a_scales[1] * b_scale}};
     } else {
-      tile::RowColumnScales<C.wave_registers()> scales{{a_scales[0], a_scales[1]}, {}};
+      tile::RowColumnScales<C.kWaveRegisters> scales{{a_scales[0], a_scales[1]}, {}};
 #pragma unroll
-      for (int i = 0; i < C.wave_registers(); i += 4) {
+      for (int i = 0; i < C.kWaveRegisters; i += 4) {
         ptx::load_shared(&stage.payload.b_scales[fragment_.column(i)], scales.column[i / 2], scales.column[i / 2 + 1]);
       }
       return scales;
@@ -171,11 +134,11 @@ class MathWarpContext {
       auto stage = outputs_.acquire();
 #pragma unroll
       for (int i = 0; i < C.buffered_chunks(); ++i) {
-        if (first + i >= C.chunks()) break;
-        const int in_tile = C.chunk_start(first + i);
-        fill_chunk(&stage.buffer.chunk[i][0][0], &accum[in_tile / C.wave_n][in_tile % C.wave_n / 2]);
+        const int in_tile = (first + i) * C.chunk_columns();
+        const float* values = &accum[in_tile / C.kWaveN][in_tile % C.kWaveN / 2];
+        fill_chunk(&stage.buffer.chunk[i][0][0], values);
       }
-      stage.commit(params_.out, params_.n, column, first, row, tile.batch);
+      stage.commit(params_.out, params_.n, column + first * C.chunk_columns(), row, tile.batch);
     }
   }
 
@@ -210,9 +173,9 @@ class MathWarpContext {
 #pragma unroll
       for (int wave = 0; wave < C.waves(); ++wave) {
 #pragma unroll
-        for (int i = 2 * half; i < C.wave_registers(); i += 4) {
-          store_element(start, first_column + wave * C.wave_n + fragment_.column(i), accum[wave][i]);
-          store_element(start, first_column + wave * C.wave_n + fragment_.column(i + 1), accum[wave][i + 1]);
+        for (int i = 2 * half; i < C.kWaveRegisters; i += 4) {
+          store_element(start, first_column + wave * C.kWaveN + fragment_.column(i), accum[wave][i]);
+          store_element(start, first_column + wave * C.kWaveN + fragment_.column(i + 1), accum[wave][i + 1]);
         }
       }
     }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <numeric>
 
 namespace jax_fp8::tile {
 
@@ -21,7 +20,6 @@ constexpr int size_of(OutType out) {
 struct TileConfig {
   int block_m;           // rows of a CTA's output tile
   int block_n;           // columns
-  int wave_n;            // columns of one wave: one WGMMA's accumulators, one partial
   int stages;            // slots of the input ring
   int unroll;            // k blocks in the unrolled loop body
   int rows_per_b_scale;  // granularity of b: 128 (128x128 blocks) or 1 (1x128 blocks)
@@ -36,15 +34,12 @@ struct TileConfig {
   static constexpr int kMathRegisters = 232;  // with 40 of the load warpgroup: 504 * 128 <= 65536; no spills, nvcc 13.0
   static constexpr int kLoadRegisters = 40;
 
-  // A math warpgroup owns block_m / 2 rows and works through its columns in waves.
+  // A math warpgroup owns block_m / 2 rows and works through its columns in waves: one WGMMA's accumulators, one
+  // partial.
   static constexpr int kWaveM = 64;
-  constexpr int waves() const { return block_n / wave_n; }
-  constexpr int wave_registers() const { return kWaveM * wave_n / 128; }
-
-  // B scales of 128x128 blocks. A tile starts `offset` columns into its first block, a multiple of b_offset_step().
-  constexpr int b_offset_step() const { return std::gcd(block_n, kScaleBlock); }
-  constexpr int b_offsets() const { return rows_per_b_scale == kScaleBlock ? kScaleBlock / b_offset_step() : 1; }
-  constexpr int b_blocks(int offset) const { return (offset + block_n - 1) / kScaleBlock + 1; }
+  static constexpr int kWaveN = 128;
+  static constexpr int kWaveRegisters = kWaveM * kWaveN / 128;
+  constexpr int waves() const { return block_n / kWaveN; }
 
   // Input ring. `full`: one arrival of the load warp (with the bytes), and one of each of its lanes if scales come by
   // cp.async. `empty`: one of each math warp.
@@ -57,22 +52,16 @@ struct TileConfig {
   // Output buffer of one math warpgroup: chunks of 64 rows by 128 bytes, the box of a TMA store.
   static constexpr int kChunkBytes = 128;
   constexpr int chunk_columns() const { return kChunkBytes / size_of(out); }
-  constexpr int chunks() const { return (block_n + chunk_columns() - 1) / chunk_columns(); }
-  constexpr int buffered_chunks() const {
-    return (2 * block_n + kChunkBytes - 1) / kChunkBytes;
-  }  // float32: two passes
-  // First column of a chunk in the tile. The last chunk of an odd width overlaps its neighbour: the same values twice.
-  constexpr int chunk_start(int i) const {
-    const int last = block_n - chunk_columns();
-    return i * chunk_columns() < last ? i * chunk_columns() : last;
-  }
+  constexpr int chunks() const { return block_n / chunk_columns(); }
+  constexpr int buffered_chunks() const { return block_n * 2 / kChunkBytes; }  // a float32 tile leaves in two passes
 
   constexpr bool is_valid() const {
-    return block_m == kMathWarpgroups * kWaveM && block_n % wave_n == 0 && block_n % 16 == 0 && block_n <= 256 &&
-           (waves() == 1 || wave_n % chunk_columns() == 0) && stages >= 2 && unroll >= 1 &&
-           (rows_per_b_scale == kScaleBlock || (rows_per_b_scale == 1 && waves() == 1));
+    return block_m == kMathWarpgroups * kWaveM && block_n % kWaveN == 0 && block_n <= 256 && stages >= 2 &&
+           unroll >= 1 && (rows_per_b_scale == kScaleBlock || (rows_per_b_scale == 1 && block_n == kWaveN));
   }
 };
+
+static_assert(TileConfig::kWaveN == kScaleBlock, "one B scale per wave");
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;

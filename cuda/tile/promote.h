@@ -1,22 +1,16 @@
 // The one place where block scales meet products: accum += a_scale * b_scale * partial, in float32.
 #pragma once
 
-#include "tile/config.h"
 #include "tile/fragment.h"
 
 namespace jax_fp8::tile {
 
 // Scales of one k block for the accumulators of one wave, 128x128 blocks of b: a factor for each of the thread's two
-// rows and each block of b that the tile touches. `first_column`: of the wave, counted from the start of the tile's
-// first block.
-template <int kBlocks>
-struct RowBlockScales {
-  float factor[kBlocks][2];
-  int first_column;
+// rows.
+struct RowScales {
+  float row[2];
 
-  constexpr float at(int i) const {
-    return factor[(first_column + Fragment::column_group(i)) / kScaleBlock][Fragment::half(i)];
-  }
+  constexpr float at(int i) const { return row[Fragment::half(i)]; }
 };
 
 // The same for 1x128 blocks of b: every column has its own.
