@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.interpreters import ad, batching
 
+from jax_fp8 import _compat
 from jax_fp8._block_scaled import BlockScaled
 from jax_fp8._matmul import matmul_codes
 from jax_fp8._primitive import (
@@ -203,12 +204,21 @@ def _dot_batch(args, dims, **params):
     return dot_p.bind(xq, xs, wq, ws, x, w, *wt, **params), 0
 
 
+def _dot_transpose(ct, *operands, **params):
+    raise NotImplementedError(
+        "jax_fp8.dot: jax.linear_transpose needs a linear function, and quantisation is none; use jax.vjp, or "
+        "jax.linear_transpose of the second result of jax.linearize"
+    )
+
+
 dot_p = declare("fp8_dot", _dot, _dot_abstract_eval)
 ad.primitive_jvps[dot_p], batching.primitive_batchers[dot_p] = _dot_jvp, _dot_batch
+ad.primitive_transposes[dot_p] = _dot_transpose
 
 
 def dot_arrays(x: Array, w: Array, w_axis: int, rows: int, out_dtype: Any, precision: Any) -> Array:
     """x (*batch, m, k) times an array w (*batch, n, k) or (*batch, k, n), both quantised here."""
+    x, w = _compat.vary_together(x, w)
     q = (*quantize_along(lax.stop_gradient(x), -1), *quantize_along(lax.stop_gradient(w), w_axis, rows=rows))
     return dot_p.bind(*q, x, w, given=False, rows=rows, w_axis=w_axis, out_dtype=out_dtype, precision=precision)
 
@@ -217,7 +227,8 @@ def dot_quantized(x: Array, q: BlockScaled, out_dtype: Any, precision: Any) -> A
     """x (*batch, m, k) times a quantised weight whose codes are (*batch, n, k)."""
     w = q.codes if q.master is None else q.master  # codes have no tangent: then only x is differentiated
     w_axis = -2 if q.master is not None and q.master_swapped else -1
-    operands = (*quantize_along(lax.stop_gradient(x), -1), q.codes, q.scales, x, w, *(q.transposed or ()))
+    x, codes, scales, w, *wt = _compat.vary_together(x, q.codes, q.scales, w, *(q.transposed or ()))
+    operands = (*quantize_along(lax.stop_gradient(x), -1), codes, scales, x, w, *wt)
     return dot_p.bind(
         *operands, given=True, rows=q.rows_per_scale, w_axis=w_axis, out_dtype=out_dtype, precision=precision
     )

@@ -171,6 +171,8 @@ class BlockScaled:
         return jnp.swapaxes(array, -1, -2) if self.swapped else array
 
     def __repr__(self) -> str:
+        if not hasattr(self.codes, "shape"):  # leaves may be anything while a pytree is taken apart
+            return f"BlockScaled(codes={self.codes!r}, scales={self.scales!r})"
         parts = [name for name in ("transposed", "master") if getattr(self, name) is not None]
         extra = "".join(f", {name}" for name in parts)
         return f"BlockScaled(float8_e4m3fn{list(self.shape)}, block={self.block}{extra})"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax import lax
 from jax.interpreters.mlir import ir
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -44,6 +45,20 @@ def explicit_sharding(out: Any, out_sharding: Any) -> Any:
 def in_auto_axes(fn: Callable[..., Any], sharding: Any) -> Callable[..., Any]:
     """`fn` with Explicit mesh axes turned over to the partitioner inside, its result typed with `sharding`."""
     return fn if sharding is None else jax.sharding.auto_axes(fn, out_sharding=sharding)
+
+
+def vary_together(*arrays: Any) -> list[Any]:
+    """Inside jax.shard_map: all arrays as varying over the mesh axes over which any of them varies.
+
+    The operands of a primitive must agree in this. The transpose of the conversion is the sum over those axes, which
+    makes the gradient of a replicated weight right.
+    """
+    varying = [jax.typeof(x).manual_axis_type.varying for x in arrays]
+    union = frozenset().union(*varying)
+    return [
+        lax.pcast(x, tuple(union - own), to="varying") if union - own else x
+        for x, own in zip(arrays, varying, strict=True)
+    ]
 
 
 def skip_transpose(x: Any) -> tuple[Any, bool]:

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.core import ShapedArray
-from jax.interpreters import batching, mlir
+from jax.interpreters import ad, batching, mlir
 
-from jax_fp8 import _extension
+from jax_fp8 import _compat, _extension
 from jax_fp8._block_scaled import BlockScaled, check, dequantize_codes, scales_shape
 from jax_fp8._primitive import declare, fold_into_rows, mapped_to_front, unfold_rows, with_batch
 from jax_fp8._quantize import QUANTIZABLE, scales_layout
@@ -76,9 +76,17 @@ def _batch(args, dims, **params):
     return blockwise_matmul_p.bind(a, a_scales, b, b_scales, **params), 0
 
 
+def _jvp(primals, tangents, **params):
+    raise NotImplementedError(
+        "jax_fp8.blockwise_matmul has no derivative with respect to scales or codes; differentiate jax_fp8.dot(x, q), "
+        "with respect to x and to the array attached to q"
+    )
+
+
 blockwise_matmul_p = declare("fp8_blockwise_matmul", matmul_definition, _abstract_eval)
 _default_lowering = mlir.lower_fun(matmul_definition, multiple_results=False)
 mlir.register_lowering(blockwise_matmul_p, _cuda_lowering, platform="cuda")
+ad.primitive_jvps[blockwise_matmul_p] = _jvp
 batching.primitive_batchers[blockwise_matmul_p] = _batch
 
 
@@ -129,4 +137,5 @@ def blockwise_matmul(a: BlockScaled, b: BlockScaled, out_dtype: Any = jnp.bfloat
 
 def matmul_codes(a: Sequence[Array], b: Sequence[Array], rows: int, out_dtype: Any, config: str = "") -> Array:
     """The product of (codes, scales) pairs: the form the other primitives are written in."""
-    return blockwise_matmul_p.bind(*a, *b, rows=rows, out_dtype=jnp.dtype(out_dtype), config=config)
+    operands = _compat.vary_together(*a, *b)
+    return blockwise_matmul_p.bind(*operands, rows=rows, out_dtype=jnp.dtype(out_dtype), config=config)

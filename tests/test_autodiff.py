@@ -456,3 +456,9 @@ def test_only_the_products_that_are_asked_for(rng):
     assert products(jax.grad(f, 0), x, w) == 2
     assert products(jax.grad(f, 1), x, w) == 2
     assert products(jax.grad(f, (0, 1)), x, w) == 3
+
+
+def test_linear_transpose_says_what_to_do():
+    x, w = jnp.ones((4, 128)), jnp.ones((128, 8))
+    with pytest.raises(NotImplementedError, match=r"quantisation is none; use jax.vjp"):
+        jax.linear_transpose(lambda x: jax_fp8.dot(x, w), x)(jnp.ones((4, 8)))

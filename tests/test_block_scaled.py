@@ -214,3 +214,19 @@ def test_attach(rng):
 def test_take_of_leading_axes_moves_scales_along(rng):
     q = exact_operand(rng, (3, 5, 300), (128, 128))
     np.testing.assert_array_equal(take(q, 1).dequantize(), q.dequantize()[1])
+
+
+def test_repr_survives_any_leaf():
+    q = jax_fp8.quantize(jnp.ones((4, 128)))
+    for leaf in (None, object(), 1, "codes"):
+        assert repr(jax.tree.map(lambda _, leaf=leaf: leaf, q)).startswith("BlockScaled(codes=")
+
+
+def test_products_of_codes_have_no_derivative():
+    a, b = jax_fp8.quantize(jnp.ones((4, 128))), jax_fp8.quantize(jnp.ones((8, 128)), (128, 128))
+
+    def total(scales):
+        return jnp.sum(jax_fp8.blockwise_matmul(jax_fp8.BlockScaled(a.codes, scales, (1, 128)), b, jnp.float32))
+
+    with pytest.raises(NotImplementedError, match=r"no derivative with respect to scales.*differentiate jax_fp8.dot"):
+        jax.grad(total)(a.scales)

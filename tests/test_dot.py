@@ -488,6 +488,38 @@ def test_partitioned_products_are_exact_and_rows_need_no_collective():  # cases 
     assert done.returncode == 0, done.stderr
 
 
+SHARD_MAP = """
+import jax, jax.numpy as jnp, numpy as np, jax_fp8
+from jax.sharding import PartitionSpec as P
+from jax_fp8.testing import exactly_quantizable
+rng = np.random.default_rng(0)
+X, W = exactly_quantizable(rng, (512, 256)), exactly_quantizable(rng, (256, 512))
+CT = exactly_quantizable(rng, (512, 512))
+mesh = jax.make_mesh((4,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+exact = CT @ W.T.astype(np.float64), X.T.astype(np.float64) @ CT
+for xs, ws, ys in ((P("i", None), P(), P("i", None)), (P(), P(None, "i"), P(None, "i"))):
+    for given in (False, True):
+        def product(x, w):
+            return jax_fp8.dot(x, jax_fp8.quantize_weight(w) if given else w)
+        sharded = jax.shard_map(product, mesh=mesh, in_specs=(xs, ws), out_specs=ys)
+        y, pullback = jax.vjp(jax.jit(sharded), X, W)
+        np.testing.assert_array_equal(y, X.astype(np.float64) @ W)
+        for got, expected in zip(pullback(jnp.asarray(CT)), exact):
+            np.testing.assert_array_equal(got, expected)
+    try:
+        jax.jit(jax.shard_map(product, mesh=mesh, in_specs=(xs, ws), out_specs=P()))(X, W)
+    except ValueError as error:
+        assert "replication" in str(error), error
+    else:
+        raise AssertionError("a result that varies was taken for a replicated one")
+"""
+
+
+def test_shard_map_gives_the_whole_gradients_of_replicated_operands():
+    done = run_python(SHARD_MAP, JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_all_names_are_importable():
     assert ml_dtypes.float8_e4m3fn == jnp.float8_e4m3fn
     for name in ("dot", "dot_general", "einsum", "matmul", "quantize", "quantize_weight", "attach", "BlockScaled"):
