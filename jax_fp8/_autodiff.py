@@ -90,7 +90,7 @@ def _declare_linear(name: str, definition: Callable[..., Any], shape: Callable[.
             t = with_batch(t, (size,))
         if not mapped and residual[0].ndim > 2:
             if p in (linear_lhs_p, dgrad_p):  # as in the forward product: weights are never repeated
-                return unfold_rows(p.bind(fold_into_rows(t), *residual, **params), size)
+                return unfold_rows(p.bind(fold_into_rows(t), *residual, **params), size, t.shape[-2])
             residual = [with_batch(r, (size,)) for r in residual]
         if mapped and residual[0].ndim < t.ndim:
             residual = [with_batch(r, t.shape[1:-2], lead=1) for r in residual]
@@ -196,7 +196,7 @@ def _dot_batch(args, dims, **params):
         xq, xs = (with_batch(v, batch, lead=1) for v in (xq, xs))
     if not w_mapped:  # a batch over activations folds into m: weights are never repeated
         y = dot_p.bind(*map(fold_into_rows, (xq, xs)), wq, ws, fold_into_rows(x), w, *wt, **params)
-        return unfold_rows(y, size)
+        return unfold_rows(y, size, x.shape[-2])
     if not x_mapped:
         x = with_batch(x, (size,))
         if xq.ndim > 2:

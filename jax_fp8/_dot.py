@@ -86,7 +86,11 @@ def matmul(
 
 
 def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Array:
-    """jnp.einsum with every contraction of two operands done by `dot_general`. Arguments as jnp.einsum."""
+    """jnp.einsum with every contraction of two operands done by `dot_general`. Arguments as jnp.einsum.
+
+    jnp.einsum exchanges the operands of a contraction unless its result has the axes of the first, then of the second:
+    then the first is in 128x128 blocks and its rows share scales. Write "mk,kn->mn" or "mk,nk->mn", or use `dot`.
+    """
     for i, operand in enumerate(operands):
         if hasattr(operand, "dtype"):
             _array("einsum", f"operand {i}", operand)
@@ -117,8 +121,10 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DimensionNumbers, precisi
                     "dot_general: a BlockScaled rhs must be a matrix with one contracted axis and no batch axes, got "
                     f"{rhs!r} and {dimension_numbers}"
                 )
+            like = jax.ShapeDtypeStruct(rhs.shape, lhs.dtype)
+            jax.eval_shape(partial(lax.dot_general, dimension_numbers=dimension_numbers), lhs, like)  # for its errors
             lhs = jnp.moveaxis(lhs, lhs_contract[0], -1)
-            return _dot_block_scaled(lhs, rhs if rhs_contract[0] % 2 == 0 else rhs.T, **kwargs)
+            return _dot_block_scaled(lhs, rhs if rhs_contract[0] == 0 else rhs.T, **kwargs)
         lhs, rhs = _array("dot_general", "lhs", lhs), _array("dot_general", "rhs", rhs)
         out = jax.eval_shape(partial(lax.dot_general, dimension_numbers=dimension_numbers, **kwargs), lhs, rhs)
         if not _runs_in_fp8(lhs, rhs):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jax_fp8 import _compat, _extension
 
@@ -148,7 +149,7 @@ def _product(e: Any, count: str, scope: str, target: str, num_sms: int) -> Produ
     notes = []
     if e.params.get("precision") is not None:
         notes.append("precision has no effect in FP8")
-    if e.primitive.name == "fp8_dot" and e.params["given"] and not jax.numpy.issubdtype(e.invars[5].aval.dtype, float):
+    if e.primitive.name == "fp8_dot" and e.params["given"] and not jnp.issubdtype(e.invars[5].aval.dtype, jnp.floating):
         notes.append("no master: the weight gets no gradient")
     empty = 0 in (batch, m, n, k)
     chosen: dict[str, Any] = {}

@@ -62,7 +62,7 @@ def _batch(args, dims, **params):
         if not a_batch:
             a, a_scales = (with_batch(x, b_batch, lead=1) for x in (a, a_scales))
         y = blockwise_matmul_p.bind(fold_into_rows(a), fold_into_rows(a_scales), b, b_scales, **params)
-        return unfold_rows(y, size)
+        return unfold_rows(y, size, a.shape[-2])
     if b_mapped and a_batch and not a_mapped:
         a, a_scales = (with_batch(x, (size,)) for x in (a, a_scales))
         a_mapped = True

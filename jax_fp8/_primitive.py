@@ -50,9 +50,9 @@ def fold_into_rows(x: Array) -> Array:
     return x.reshape(*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1])
 
 
-def unfold_rows(y: Array, size: int) -> tuple[Array, int]:
+def unfold_rows(y: Array, size: int, rows: int) -> tuple[Array, int]:
     """(*batch, size * rows, n) -> (*batch, size, rows, n), and the place of `size`."""
-    y = y.reshape(*y.shape[:-2], size, y.shape[-2] // size, y.shape[-1])
+    y = y.reshape(*y.shape[:-2], size, rows, y.shape[-1])
     return y, y.ndim - 3
 
 

@@ -42,7 +42,7 @@ SCALE_ROUNDINGS = ("none", "power_of_two")
 def _scales_of(amax_bits: Array, scale_rounding: str) -> Array:
     amax = lax.bitcast_convert_type(amax_bits, jnp.float32)
     if scale_rounding == "power_of_two":  # from amax's own bits: 448 = 1.75 * 2**8, so 2**(e - 8), one more above 1.75
-        exponent = (amax_bits >> 23).astype(jnp.int32) - 8 + ((amax_bits & 0x7FFFFF) > 0x600000)
+        exponent = (amax_bits >> 23).astype(jnp.int32) - 8 + ((amax_bits & 0x7FFFFF) > 0x600000).astype(jnp.int32)
         scale = lax.bitcast_convert_type(jnp.maximum(exponent, 1).astype(jnp.uint32) << 23, jnp.float32)
     else:
         scale = jnp.maximum(amax * INV_FP8_MAX, FLT_MIN)

@@ -524,3 +524,32 @@ def test_all_names_are_importable():
     assert ml_dtypes.float8_e4m3fn == jnp.float8_e4m3fn
     for name in ("dot", "dot_general", "einsum", "matmul", "quantize", "quantize_weight", "attach", "BlockScaled"):
         assert getattr(jax_fp8, name).__doc__
+
+
+def test_vmap_over_nothing():  # case 40
+    x, w = jnp.zeros((0, 4, 256)), jnp.ones((256, 130))
+    for weight in (w, jax_fp8.quantize_weight(w)):
+        assert jax.vmap(jax_fp8.dot, (0, None))(x, weight).shape == (0, 4, 130)
+    grad = jax.vmap(jax.grad(lambda x, w: jnp.sum(jax_fp8.dot(x, w)), (0, 1)), (0, None))
+    assert [g.shape for g in grad(x, w)] == [(0, 4, 256), (0, 256, 130)]
+
+
+def test_explain_knows_a_master():
+    x, w = jnp.ones((4, 256)), jnp.ones((256, 130))
+    assert jax_fp8.explain(jax_fp8.dot, x, jax_fp8.quantize_weight(w)).products[0].notes == ()
+    (note,) = jax_fp8.explain(jax_fp8.dot, x, jax_fp8.quantize_weight(w, for_inference=True)).products[0].notes
+    assert "no master" in note
+
+
+def test_quantize_under_strict_promotion():
+    with jax.numpy_dtype_promotion("strict"):
+        jax_fp8.quantize(jnp.ones((3, 257)), scale_rounding="power_of_two")
+
+
+@pytest.mark.parametrize(
+    "dims", [(((1,), (2,)), ((), ())), (((-1,), (-2,)), ((), ())), (((1,), (0,)), ((0,), ())), (((5,), (0,)), ((), ()))]
+)
+def test_dot_general_with_block_scaled_refuses_wrong_axes(dims):
+    q = jax_fp8.quantize_weight(jnp.ones((256, 130)))
+    with pytest.raises((TypeError, ValueError)):
+        jax_fp8.dot_general(jnp.ones((8, 256)), q, dims)
