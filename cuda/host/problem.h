@@ -22,6 +22,7 @@ struct MatmulProblem {
   // stored element by element.
   int64_t padded_k() const { return tile::ceil_div(k, 16) * 16; }
   bool pads_k() const { return k % 16 != 0; }
+  bool whole_k_blocks() const { return k % tile::kBlockK == 0; }
   bool scales_by_copy() const { return m % 4 != 0 || (rows_per_b_scale == 1 && n % 4 != 0); }
   bool store_by_tma() const { return n * size_of(out) % 16 == 0; }
   std::string describe() const;

@@ -55,8 +55,9 @@ void run_matmul(const MatmulProblem& problem, MatmulBuffers buffers, void* scrat
   }
   const Choice choice = select_config(problem, info.num_sms, config);
   const tile::MatmulParams params = matmul_params(problem, choice, buffers);
-  require(sm90::launch(choice.index, params, choice.num_ctas, stream), problem,
-          ("launching " + name(choice.config)).c_str());
+  if (const cudaError_t error = sm90::launch(choice.candidate.index, params, choice.launch, stream)) {
+    require(error, problem, ("launching " + choice.candidate.name()).c_str());
+  }
 }
 
 }  // namespace jax_fp8::host

@@ -1,110 +1,264 @@
 #include "host/select.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
+#include "host/measured.h"
 #include "tile/sm90_configs.h"
 
 namespace jax_fp8::host {
 namespace {
 
+using tile::Family;
 using tile::TileConfig;
 
-// Cost model, one CTA an SM. A k block of a tile takes its multiply-adds at the tensor rate times the share of it that
-// this tile was measured to reach; a tile boundary (drain, store, first data) costs a fixed number of clocks.
+// ---- cost model ---------------------------------------------------------------------------------
+// In microseconds, of an H200. Constants are measured (docs/engineering_log.md).
+
+constexpr double kStartUs = 3.0;                // launch, first access to memory, last store
 constexpr double kMultiplyAddsPerClock = 4096;  // e4m3, one SM
-constexpr double kClockMhz = 1600;              // under load, H200
-constexpr double kBoundaryClocks = 2500;
+constexpr double kClockMhz = 1600;              // under load
+constexpr double kBoundaryClocks = 2500;        // of a persistent tile: drain, store, first data
+constexpr double kMemoryBytesPerUs = 3.9e6;     // DRAM
+constexpr double kL2BytesPerUs = 6.5e6;         // L2 to all SMs
+constexpr double kSmBytesPerUs = 70e3;          // into one SM
+constexpr double kStepUs = 0.3;                 // kSwapped: one stage of one CTA, when data waits
+constexpr double kCtaUs = 0.8;                  // kSwapped, kRegister: start and end of a CTA
+constexpr double kClusterUs = 0.6;              // sum over a cluster
 
-double tensor_use(const TileConfig& config) {
-  if (config.rows_per_b_scale == 1) return 0.55;  // one multiplication more an element: promotion sets the pace
-  return config.block_n == 256 ? 0.88 : 0.64;
+double ceil_div(double a, double b) {
+  return std::ceil(a / b);
 }
 
-// Tiles along m that run together: 8, or all of up to 4096 rows where k is short and output traffic counts (measured).
-int raster_group(const MatmulProblem& problem, int64_t tiles_m) {
-  const int64_t wanted = problem.k <= 1536 && problem.m <= 4096 ? 32 : 8;
-  return static_cast<int>(std::max<int64_t>(1, std::min(tiles_m, wanted)));
+struct Extents {
+  double tiles_m, tiles_n, ctas;
+};
+
+Extents extents(const Candidate& candidate, const MatmulProblem& p) {
+  const TileConfig& config = candidate.config();
+  const double tiles_m = static_cast<double>(tile::ceil_div(p.m, config.block_m));
+  const double tiles_n = static_cast<double>(tile::ceil_div(p.n, config.block_n));
+  return {tiles_m, tiles_n, tiles_m * tiles_n * static_cast<double>(p.batch) * candidate.split()};
 }
 
-bool runs(const TileConfig& config, const MatmulProblem& problem) {
-  return config.out == problem.out && config.rows_per_b_scale == problem.rows_per_b_scale;
+// Every operand and result once.
+double memory_us(const MatmulProblem& p) {
+  const double codes = static_cast<double>(p.a_batch * p.m + p.b_batch * p.n) * static_cast<double>(p.k);
+  return (codes + static_cast<double>(p.batch * p.m * p.n * size_of(p.out))) / kMemoryBytesPerUs;
 }
 
-constexpr double kMaxTiles = std::numeric_limits<int32_t>::max() / 2;  // the persistent loop adds num_ctas to an index
-
-double num_tiles(const TileConfig& config, const MatmulProblem& problem) {
-  const auto along = [](int64_t extent, int block) { return static_cast<double>(tile::ceil_div(extent, block)); };
-  return along(problem.m, config.block_m) * along(problem.n, config.block_n) * static_cast<double>(problem.batch);
+// Persistent CTAs, one an SM (or one a part of a tile). A k block takes its multiply-adds at the tensor rate times the
+// share of it that this tile was measured to reach.
+double tile_us(const Candidate& candidate, const MatmulProblem& p, double ctas, int num_sms) {
+  const TileConfig& config = candidate.config();
+  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
+  const double k_block_clocks = config.block_m * config.block_n * tile::kBlockK / kMultiplyAddsPerClock /
+                                tile::shape_of(candidate.index).tensor_use;
+  const double clocks = ceil_div(ctas, num_sms) * (k_blocks * k_block_clocks + kBoundaryClocks);
+  return std::max(clocks / kClockMhz, memory_us(p)) + (candidate.split_log2 > 0 ? kClusterUs : 0);
 }
 
-Choice evaluate(int index, const MatmulProblem& problem, int num_sms) {
-  const TileConfig& config = tile::kSm90Configs[index];
-  const int64_t tiles_m = tile::ceil_div(problem.m, config.block_m),
-                tiles_n = tile::ceil_div(problem.n, config.block_n);
-  const double tiles = num_tiles(config, problem);
-  Choice choice{.index = index,
-                .config = config,
-                .grid = {static_cast<int>(tiles_m), static_cast<int>(tiles_n), static_cast<int>(problem.batch),
-                         raster_group(problem, tiles_m)},
-                .num_ctas = static_cast<int>(std::min<double>(tiles, num_sms)),
-                .waves = tiles / num_sms,
+// CTAs come in rounds of as many as fit. Bound by memory, by L2, by what flows into the busiest SM, or by the steps of
+// a CTA.
+double swapped_us(const Candidate& candidate, const MatmulProblem& p, double ctas, int ctas_per_sm, int num_sms) {
+  const TileConfig& config = candidate.config();
+  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
+  const double steps = ceil_div(k_blocks, config.k_blocks_per_stage);
+  const double cta_bytes = k_blocks * (config.block_m + config.block_n) * tile::kBlockK;
+  const double rounds = ceil_div(ctas, num_sms * ctas_per_sm);
+  const double flow =
+      std::max({memory_us(p), ctas * cta_bytes / kL2BytesPerUs, ceil_div(ctas, num_sms) * cta_bytes / kSmBytesPerUs});
+  return kStartUs + std::max(flow, rounds * steps * kStepUs) + rounds * kCtaUs +
+         (candidate.split_log2 > 0 ? kClusterUs : 0);
+}
+
+double register_us(const Candidate& candidate, const MatmulProblem& p, double ctas, double warps, int num_sms) {
+  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
+  const double rounds = ceil_div(ctas * warps, 16.0 * num_sms);
+  const double again = ceil_div(static_cast<double>(p.m), 8);  // b is read so often
+  return kStartUs + std::max(memory_us(p) * again, rounds * ceil_div(k_blocks, warps) * kStepUs) + kCtaUs +
+         (candidate.split_log2 > 0 ? kClusterUs : 0);
+}
+
+// ---- plan ---------------------------------------------------------------------------------------
+
+// kTile: tiles along m that run together: 8, or all of up to 4096 rows where k is short and output traffic counts
+// (measured).
+int raster_group(const MatmulProblem& p, double tiles_m) {
+  const double wanted = p.k <= 1536 && p.m <= 4096 ? 32 : 8;
+  return static_cast<int>(std::max(1.0, std::min(tiles_m, wanted)));
+}
+
+// kSwapped: as many CTAs an SM as there are, then as many slots of the ring as fit.
+struct Residency {
+  int ctas_per_sm, stages;
+};
+Residency residency(const Candidate& candidate, const MatmulProblem& p, double ctas, int num_sms) {
+  const TileConfig& config = candidate.config();
+  const int64_t k_blocks = tile::ceil_div(p.num_k_blocks(), candidate.split());
+  const auto steps =
+      static_cast<int>(std::min<int64_t>(tile::ceil_div(k_blocks, config.k_blocks_per_stage), config.stages));
+  const auto wanted = static_cast<int>(std::min<double>(ceil_div(ctas, num_sms), config.ctas_per_sm));
+  for (int ctas_per_sm = std::max(wanted, 1);; --ctas_per_sm) {
+    const int sums = candidate.split_log2 > 0 ? config.sum_bytes() : 0;
+    const int room = tile::max_shared_bytes(ctas_per_sm) - tile::kSwappedHeadBytes - sums;
+    const int stages = std::min(std::max(steps, 1), room / config.stage_bytes());
+    if (stages >= std::min(2, std::max(steps, 1)) || ctas_per_sm == 1) return {ctas_per_sm, stages};
+  }
+}
+
+// kRegister: enough warps for about 16 an SM, at most one a k block.
+int register_warps(const Candidate& candidate, const MatmulProblem& p, double ctas, int num_sms) {
+  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
+  const double wanted = std::max(4.0, std::ceil(16.0 * num_sms / ctas));
+  return static_cast<int>(std::min({wanted, k_blocks, double{TileConfig::kMaxWarps}}));
+}
+
+constexpr double kMaxCtas = std::numeric_limits<int32_t>::max() / 2;  // the persistent loop adds num_ctas to an index
+constexpr int64_t kMaxRows = 65535;                                   // of a grid
+
+std::optional<Choice> plan(const Candidate& candidate, const MatmulProblem& p, int num_sms) {
+  const TileConfig& config = candidate.config();
+  const auto [tiles_m, tiles_n, ctas] = extents(candidate, p);
+  if (ctas > kMaxCtas || (config.family != Family::kTile && p.batch > kMaxRows)) return std::nullopt;
+  Choice choice{.candidate = candidate,
+                .stages = config.stages,
+                .grid = {static_cast<int>(tiles_m), static_cast<int>(tiles_n), static_cast<int>(p.batch),
+                         raster_group(p, tiles_m)},
+                .launch = {static_cast<int>(ctas / static_cast<double>(p.batch)), static_cast<int>(p.batch),
+                           config.threads(), candidate.split()},
+                .waves = ctas / num_sms,
                 .cost_us = 0,
-                .reason = {}};
-  const double rounds = static_cast<double>(tile::ceil_div(static_cast<int64_t>(tiles), num_sms));
-  const double k_block_clocks =
-      config.block_m * config.block_n * tile::kBlockK / kMultiplyAddsPerClock / tensor_use(config);
-  const double clocks = rounds * (static_cast<double>(problem.num_k_blocks()) * k_block_clocks + kBoundaryClocks);
-  choice.cost_us = clocks / kClockMhz;
+                .why = Choice::Why::kCheapest,
+                .next = candidate,
+                .next_us = 0};
+  switch (config.family) {
+    case Family::kTile:
+      choice.launch.blocks = static_cast<int>(candidate.split_log2 > 0 ? ctas : std::min<double>(ctas, num_sms));
+      choice.launch.rows = 1;
+      choice.cost_us = tile_us(candidate, p, ctas, num_sms);
+      break;
+    case Family::kSwapped: {
+      const Residency resident = residency(candidate, p, ctas, num_sms);
+      choice.stages = resident.stages;
+      choice.cost_us = swapped_us(candidate, p, ctas, resident.ctas_per_sm, num_sms);
+      break;
+    }
+    case Family::kRegister: {
+      const int warps = register_warps(candidate, p, ctas, num_sms);
+      choice.launch.threads = 32 * warps;
+      choice.cost_us = register_us(candidate, p, ctas, warps, num_sms);
+      break;
+    }
+  }
   return choice;
+}
+
+// Calls visit(candidate) for the configurations that can run the problem, with every split of k, in the table's order.
+template <typename Visit>
+void for_each_candidate(const MatmulProblem& p, Visit&& visit) {
+  for (int i = 0; i < static_cast<int>(tile::kSm90Configs.size()); ++i) {
+    const TileConfig& config = tile::kSm90Configs[static_cast<size_t>(i)];
+    if (config.out != p.out || config.rows_per_b_scale != p.rows_per_b_scale) continue;
+    const int last = config.can_split() ? TileConfig::kMaxSplitLog2 : 0;
+    for (int split_log2 = 0; split_log2 <= last; ++split_log2) visit(Candidate{i, split_log2});
+  }
+}
+
+bool was_measured(const Candidate& candidate, const MatmulProblem& p, int num_sms) {
+  if (num_sms != kMeasuredSms || p.batch != 1 || p.rows_per_b_scale != tile::kScaleBlock) return false;
+  return std::ranges::any_of(kMeasured, [&](const Measured& row) {
+    return row.n == p.n && row.k == p.k && row.m_from <= p.m && p.m <= row.m_to &&
+           row.block_m == candidate.config().block_m && row.block_n == candidate.config().block_n &&
+           row.split_log2 == candidate.split_log2;
+  });
+}
+
+Choice choose(const MatmulProblem& p, int num_sms) {
+  std::optional<Choice> best, next, measured;
+  for_each_candidate(p, [&](const Candidate& candidate) {
+    std::optional<Choice> choice = plan(candidate, p, num_sms);
+    if (!choice) return;
+    if (was_measured(candidate, p, num_sms)) measured = choice;
+    if (!best || choice->cost_us < best->cost_us) {
+      next = best;
+      best = choice;
+    } else if (!next || choice->cost_us < next->cost_us) {
+      next = choice;
+    }
+  });
+  if (!best) throw std::invalid_argument("blockwise_matmul: more than 2^30 output tiles: " + p.describe());
+  if (measured && measured->candidate.name() != best->candidate.name()) {
+    measured->why = Choice::Why::kMeasured;
+    next = best;
+    best = measured;
+  }
+  if (next) {
+    best->next = next->candidate;
+    best->next_us = next->cost_us;
+  }
+  return *best;
+}
+
+Choice forced_choice(const MatmulProblem& p, int num_sms, std::string_view forced) {
+  std::optional<Candidate> found;
+  std::string known;
+  for_each_candidate(p, [&](const Candidate& candidate) {
+    if (candidate.name() == forced) found = candidate;
+    known += (known.empty() ? "" : ", ") + candidate.name();
+  });
+  if (!found) {
+    throw std::invalid_argument("blockwise_matmul: no configuration is called " + std::string(forced) +
+                                "; those that can run " + p.describe() + " are: " + known);
+  }
+  std::optional<Choice> choice = plan(*found, p, num_sms);
+  if (!choice) {
+    throw std::invalid_argument("blockwise_matmul: configuration " + std::string(forced) +
+                                " needs more than 2^30 CTAs or 65535 batch elements: " + p.describe());
+  }
+  choice->why = Choice::Why::kAskedFor;
+  return *choice;
 }
 
 }  // namespace
 
-std::string name(const TileConfig& config) {
-  return std::to_string(config.block_m) + "x" + std::to_string(config.block_n);
+const TileConfig& Candidate::config() const {
+  return tile::kSm90Configs[static_cast<size_t>(index)];
+}
+
+std::string Candidate::name() const {
+  const std::string tile = std::to_string(config().block_m) + "x" + std::to_string(config().block_n);
+  return split_log2 == 0 ? tile : tile + "/" + std::to_string(split());
+}
+
+std::string Choice::reason() const {
+  char line[160];
+  if (why == Why::kAskedFor) {
+    std::snprintf(line, sizeof line, "asked for by name; %.1f us predicted", cost_us);
+  } else if (why == Why::kMeasured) {
+    std::snprintf(line, sizeof line, "measured to be the fastest; the model prefers %s with %.1f us, to %.1f us",
+                  next.name().c_str(), next_us, cost_us);
+  } else if (next_us > 0) {
+    std::snprintf(line, sizeof line, "%.1f us predicted, next is %s with %.1f us", cost_us, next.name().c_str(),
+                  next_us);
+  } else {
+    std::snprintf(line, sizeof line, "the only one; %.1f us predicted", cost_us);
+  }
+  return line;
 }
 
 std::vector<std::string> candidates(const MatmulProblem& problem) {
   std::vector<std::string> names;
-  for (const TileConfig& config : tile::kSm90Configs) {
-    if (runs(config, problem)) names.push_back(name(config));
-  }
+  for_each_candidate(problem, [&](const Candidate& candidate) { names.push_back(candidate.name()); });
   return names;
 }
 
 Choice select_config(const MatmulProblem& problem, int num_sms, std::string_view forced) {
-  const std::vector<std::string> names = candidates(problem);
-  if (!forced.empty() && std::ranges::find(names, forced) == names.end()) {
-    std::string known;
-    for (const auto& candidate : names) known += (known.empty() ? "" : ", ") + candidate;
-    throw std::invalid_argument("blockwise_matmul: no configuration is called " + std::string(forced) +
-                                "; those that can run " + problem.describe() + " are: " + known);
-  }
-  std::vector<Choice> ranked;
-  for (int i = 0; i < static_cast<int>(tile::kSm90Configs.size()); ++i) {
-    const TileConfig& config = tile::kSm90Configs[i];
-    if (!runs(config, problem) || (!forced.empty() && name(config) != forced)) continue;
-    if (num_tiles(config, problem) <= kMaxTiles) ranked.push_back(evaluate(i, problem, num_sms));
-  }
-  if (ranked.empty()) {
-    throw std::invalid_argument("blockwise_matmul: more than 2^30 output tiles: " + problem.describe());
-  }
-  std::ranges::stable_sort(ranked, {}, &Choice::cost_us);
-  Choice best = ranked.front();
-  char line[128];
-  if (!forced.empty()) {
-    std::snprintf(line, sizeof line, "asked for by name; %.1f us predicted", best.cost_us);
-  } else if (ranked.size() == 1) {
-    std::snprintf(line, sizeof line, "the only one for 1x128 blocks of b; %.1f us predicted", best.cost_us);
-  } else {
-    std::snprintf(line, sizeof line, "%.1f us predicted, next is %s with %.1f us", best.cost_us,
-                  name(ranked[1].config).c_str(), ranked[1].cost_us);
-  }
-  best.reason = line;
-  return best;
+  return forced.empty() ? choose(problem, num_sms) : forced_choice(problem, num_sms, forced);
 }
 
 }  // namespace jax_fp8::host

@@ -1,4 +1,4 @@
-// The input ring: tiles and scales of one k block a stage, from the load warp to the math warps.
+// The input ring: tiles and scales of one k block (or a few) a stage, from the load warp to the math warps.
 //
 //   load warp            acquire: wait empty -> TMA, cp.async into the stage -> commit: arrive on full with the bytes
 //   math warps           acquire: wait full  -> WGMMA, read scales          -> release: each warp arrives on empty
@@ -17,26 +17,29 @@
 
 namespace jax_fp8::pipeline {
 
-// What one stage holds. A-scales travel with A and B, under the same barrier.
+// What one stage holds. Scales travel with A and B, under the same barrier; those of 128x128 blocks only where the tile
+// lies in one block.
 template <tile::TileConfig C>
 struct alignas(1024) BlockwiseFp8TilePayload {
-  uint8_t a[C.block_m][tile::kBlockK];  // swizzled
-  uint8_t b[C.block_n][tile::kBlockK];  // swizzled
-  float a_scales[C.block_m];
-  alignas(128) float b_scales[C.b_scales_per_stage() + 1];  // one unused where b has 128x128 blocks
+  uint8_t a[C.k_blocks_per_stage][C.block_m][tile::kBlockK];  // swizzled
+  uint8_t b[C.k_blocks_per_stage][C.block_n][tile::kBlockK];  // swizzled
+  float a_scales[C.k_blocks_per_stage][C.block_m];
+  alignas(128) float b_scales[C.k_blocks_per_stage][C.b_scales_per_k_block() + 1];  // the last is never used
 };
 
+// Up to C.stages slots, all or the first few in use.
 template <tile::TileConfig C>
 struct InputRing {
-  BlockwiseFp8TilePayload<C> payload[C.stages];
   ptx::Barrier full[C.stages];
   ptx::Barrier empty[C.stages];
+  BlockwiseFp8TilePayload<C> payload[C.stages];
+  static_assert(sizeof(BlockwiseFp8TilePayload<C>) == C.stage_bytes());
 
   // One thread, before the block barrier.
   __device__ void init(bool scales_by_copy) {
     for (int i = 0; i < C.stages; ++i) {
       ptx::barrier_init(full[i], C.full_arrivals(scales_by_copy));
-      ptx::barrier_init(empty[i], C.kEmptyArrivals);
+      ptx::barrier_init(empty[i], C.empty_arrivals());
     }
   }
 };
@@ -96,20 +99,20 @@ class [[nodiscard]] InputConsumerStage {
 template <tile::TileConfig C>
 class InputProducer {
  public:
-  __device__ explicit InputProducer(InputRing<C>& ring) : ring_(ring) {}
+  __device__ explicit InputProducer(InputRing<C>& ring, int stages = C.stages)
+      : ring_(ring), stages_(stages), cursor_(stages, 1) {}
 
   __device__ InputProducerStage<C> acquire() {
     const int i = cursor_.stage();
     ptx::barrier_wait(ring_.empty[i], cursor_.phase());
-    ptx::warp_sync();          // no lane may fall a whole ring behind the one that issues
-    ptx::fence_async_proxy();  // the math warps' reads of scales come before TMA's writes
+    ptx::warp_sync();  // no lane may fall a whole ring behind the one that issues
     cursor_.advance();
     return {ring_.payload[i], ring_.full[i]};
   }
 
   // Until every stage has been consumed: nothing is in flight into shared memory when the warp ends.
   __device__ void drain() {
-    for (int i = 0; i < C.stages; ++i) {
+    for (int i = 0; i < stages_; ++i) {
       ptx::barrier_wait(ring_.empty[cursor_.stage()], cursor_.phase());
       cursor_.advance();
     }
@@ -117,13 +120,14 @@ class InputProducer {
 
  private:
   InputRing<C>& ring_;
-  RingCursor<C.stages> cursor_{1};
+  int stages_;
+  RingCursor cursor_;
 };
 
 template <tile::TileConfig C>
 class InputConsumer {
  public:
-  __device__ explicit InputConsumer(InputRing<C>& ring) : ring_(ring) {}
+  __device__ explicit InputConsumer(InputRing<C>& ring, int stages = C.stages) : ring_(ring), cursor_(stages, 0) {}
 
   __device__ InputConsumerStage<C> acquire() {
     const int i = cursor_.stage();
@@ -134,7 +138,7 @@ class InputConsumer {
 
  private:
   InputRing<C>& ring_;
-  RingCursor<C.stages> cursor_{0};
+  RingCursor cursor_;
 };
 
 }  // namespace jax_fp8::pipeline

@@ -10,15 +10,13 @@
 
 #include <cstdint>
 
+#include "pipeline/named_barrier.h"
 #include "ptx/copy.h"
 #include "ptx/kernel.h"
 #include "ptx/thread.h"
 #include "tile/config.h"
 
 namespace jax_fp8::pipeline {
-
-// Ids of named barriers; 0 is the block barrier.
-enum class NamedBarrier : int { kOutputOfWarpgroup0 = 1, kOutputOfWarpgroup1 = 2 };
 
 template <tile::TileConfig C>
 struct alignas(1024) OutputBuffer {
@@ -36,13 +34,14 @@ class [[nodiscard]] OutputStage {
     if (held_) ptx::trap();
   }
 
-  // Stores chunk i of the buffer at (column + i * chunk_columns, row, batch); columns outside of the array are skipped.
-  __device__ void commit(const ptx::TensorMap& out, int columns, int column, int row, int batch) {
+  // Stores the chunks from `first_chunk` on of the tile at (column, row, batch); columns outside of the array are
+  // skipped.
+  __device__ void commit(const ptx::TensorMap& out, int columns, int column, int first_chunk, int row, int batch) {
     ptx::fence_async_proxy();
     ptx::named_barrier_sync(barrier_, ptx::kWarpgroupSize);
     if (ptx::thread_index() % ptx::kWarpgroupSize == 0) {
-      for (int i = 0; i < C.buffered_chunks(); ++i) {
-        const int x = column + i * C.chunk_columns();
+      for (int i = 0; i < C.buffered_chunks() && first_chunk + i < C.chunks(); ++i) {
+        const int x = column + C.chunk_start(first_chunk + i);
         if (x < columns) ptx::tma_store(out, buffer.chunk[i], x, row, batch);
       }
       ptx::commit_stores();

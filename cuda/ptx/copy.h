@@ -25,6 +25,32 @@ __device__ __forceinline__ void tma_load(void* destination, const TensorMap& map
       : "memory");
 }
 
+// The same for four dimensions.
+__device__ __forceinline__ void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z,
+                                         int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(shared_address(destination)),
+      "l"(&map), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+// And with an L2 policy.
+__device__ __forceinline__ void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z,
+                                         int w, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(shared_address(destination)),
+      "l"(&map), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
+      : "memory");
+}
+
+// The L2 policy for what is read once: it goes first. Section 9.7.9.18.
+__device__ __forceinline__ uint64_t evict_first() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // Box at (x, y, z) out of shared memory; belongs to this thread's next store group.
 __device__ __forceinline__ void tma_store(const TensorMap& map, const void* source, int x, int y, int z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ptx/launch_shape.h"
+
 namespace jax_fp8::ptx {
 
 inline constexpr int kWarpSize = 32;
@@ -19,15 +21,20 @@ cudaError_t reserve_shared_memory(void (*kernel)(Params), int shared_bytes) {
                               shared_bytes);
 }
 
-// Starts `kernel(params)` on `stream` with a one-dimensional grid.
+// Starts `kernel(params)` on `stream`.
 template <typename Params>
-cudaError_t launch(void (*kernel)(Params), int grid, int block, int shared_bytes, cudaStream_t stream,
+cudaError_t launch(void (*kernel)(Params), const LaunchShape& shape, int shared_bytes, cudaStream_t stream,
                    const Params& params) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(grid);
-  config.blockDim = dim3(block);
+  config.gridDim = dim3(shape.blocks, shape.rows);
+  config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = shape.cluster > 1 ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 #endif

@@ -54,8 +54,12 @@ __device__ __forceinline__ void barrier_wait(Barrier& barrier, uint32_t parity) 
     if (i > 20'000'000) trap();
   }
 #else
-  while (!barrier_try_wait(barrier, parity)) {
-  }
+  // one asm block: without control flow that the compiler sees, arithmetic moves past the wait
+  asm volatile(
+      "{\n .reg .pred done;\n retry:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      " @done bra end;\n bra retry;\n end:\n}" ::"r"(shared_address(&barrier)),
+      "r"(parity)
+      : "memory");
 #endif
 }
 

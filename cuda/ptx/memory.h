@@ -13,6 +13,25 @@ __device__ __forceinline__ float load_readonly(const float* pointer) {
   return __ldg(pointer);
 }
 
+// 16 bytes from an address that is a multiple of 16.
+struct Words {
+  uint32_t word[4];
+};
+__device__ __forceinline__ Words load_words(const void* pointer) {  // read by several CTAs
+  Words w;
+  asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
+               : "l"(pointer));
+  return w;
+}
+__device__ __forceinline__ Words stream_words(const void* pointer) {  // read once, with its neighbours
+  Words w;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
+               : "l"(pointer));
+  return w;
+}
+
 __device__ __forceinline__ float load_shared(const float* pointer) {
   float value;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared_address(pointer)));
@@ -21,15 +40,24 @@ __device__ __forceinline__ float load_shared(const float* pointer) {
 __device__ __forceinline__ void load_shared(const float* pointer, float& first, float& second) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(shared_address(pointer)));
 }
+__device__ __forceinline__ void load_shared(const float* pointer, float (&values)[4]) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
+               : "r"(shared_address(pointer)));
+}
 __device__ __forceinline__ void store_shared(void* pointer, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_address(pointer)), "f"(first), "f"(second) : "memory");
 }
 
-// To a 16-byte aligned address in global memory.
+// To an aligned address in global memory.
 __device__ __forceinline__ void store_16_bytes(void* pointer, const uint32_t (&words)[4]) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(pointer), "r"(words[0]), "r"(words[1]), "r"(words[2]),
                "r"(words[3])
                : "memory");
+}
+
+__device__ __forceinline__ void store_8_bytes(void* pointer, uint32_t low, uint32_t high) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(pointer), "r"(low), "r"(high) : "memory");
 }
 
 // Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.

@@ -54,13 +54,18 @@ __device__ float load(const void* x, int64_t i) {
   return kIn == InType::kBfloat16 ? ptx::from_bfloat16(bits) : ptx::from_float16(bits);
 }
 
-// Writes the codes of one line; each lane has kCodesPerLane neighbouring ones.
+// Writes the codes of one line; each lane has kCodesPerLane neighbouring ones. `aligned`: lines start at multiples of
+// four bytes.
 template <typename At>
-__device__ void write_codes(uint8_t* line, int valid, const Encoder& encoder, At&& at) {
+__device__ void write_codes(uint8_t* line, int valid, bool aligned, const Encoder& encoder, At&& at) {
   const int k = kCodesPerLane * ptx::lane_index();
-  const uint16_t codes[2] = {encoder.encode(at(k), at(k + 1)), encoder.encode(at(k + 2), at(k + 3))};
+  const uint32_t codes = encoder.encode(at(k), at(k + 1)) | encoder.encode(at(k + 2), at(k + 3)) << 16;
+  if (aligned && k + kCodesPerLane <= valid) {
+    *reinterpret_cast<uint32_t*>(line + k) = codes;
+    return;
+  }
   for (int i = 0; i < kCodesPerLane; ++i) {
-    if (k + i < valid) line[k + i] = static_cast<uint8_t>(codes[i / 2] >> 8 * (i % 2));
+    if (k + i < valid) line[k + i] = static_cast<uint8_t>(codes >> 8 * i);
   }
 }
 
@@ -80,7 +85,8 @@ __device__ void write_orientation(const QuantizeParams& params, const Orientatio
       if (!params.square_blocks) out.scales[view.scale_offset(line)] = scale;
       if (params.square_blocks && line == 0) out.scales[view.block_scale_offset()] = scale;
     }
-    write_codes(out.codes + view.code_offset(line), view.num_ks(), Encoder(scale), [&](int k) { return at(line, k); });
+    write_codes(out.codes + view.code_offset(line), view.num_ks(), view.ks % kCodesPerLane == 0, Encoder(scale),
+                [&](int k) { return at(line, k); });
   }
 }
 

@@ -1,10 +1,12 @@
-// Instantiates the Hopper kernel for every configuration of the table, and starts them.
+// Instantiates the Hopper kernels for every configuration of the table, and starts them.
 #include "sm90/launch.h"
 
 #include <utility>
 
 #include "ptx/kernel.h"
 #include "sm90/kernel.h"
+#include "sm90/register_kernel.h"
+#include "sm90/swapped_kernel.h"
 #include "tile/sm90_configs.h"
 
 namespace jax_fp8::sm90 {
@@ -14,13 +16,27 @@ using Kernel = void (*)(tile::MatmulParams);
 
 struct Entry {
   Kernel kernel;
-  int shared_bytes;
+  int shared_bytes;  // and further ones for
+  int stage_bytes;   // each slot of a ring of params.stages
+  int split_bytes;   // sums over a cluster
+
+  int bytes(int stages, bool splits) const { return shared_bytes + stages * stage_bytes + (splits ? split_bytes : 0); }
 };
 
 template <tile::TileConfig C>
 constexpr Entry entry() {
-  static_assert(sizeof(SharedStorage<C>) <= kMaxSharedBytes, "the tile needs more shared memory than a block can have");
-  return {blockwise_fp8_matmul_sm90<Configured<C>>, static_cast<int>(sizeof(SharedStorage<C>))};
+  if constexpr (C.family == tile::Family::kTile) {
+    using Storage = SharedStorage<C>;
+    constexpr int kSplit = C.can_split() ? C.sum_bytes() - static_cast<int>(sizeof(Storage::output)) : 0;
+    static_assert(sizeof(Storage) + kSplit <= tile::max_shared_bytes(1), "more shared memory than an SM has");
+    return {blockwise_fp8_matmul_sm90<Configured<C>>, sizeof(Storage), 0, kSplit};
+  } else if constexpr (C.family == tile::Family::kSwapped) {
+    constexpr int kRing = C.stages * C.stage_bytes(), kHead = static_cast<int>(sizeof(SwappedStorage<C>)) - kRing;
+    static_assert(kHead == tile::kSwappedHeadBytes && kHead + kRing <= tile::max_shared_bytes(1));
+    return {blockwise_fp8_matmul_swapped_sm90<Configured<C>>, kHead, C.stage_bytes(), C.sum_bytes()};
+  } else {
+    return {blockwise_fp8_matvec_sm90<Configured<C>>, sizeof(RegisterStorage<C>), 0, 0};
+  }
 }
 
 template <size_t... I>
@@ -34,14 +50,15 @@ const auto kEntries = entries(std::make_index_sequence<tile::kSm90Configs.size()
 
 cudaError_t prepare() {
   for (const Entry& entry : kEntries) {
-    if (const auto error = ptx::reserve_shared_memory(entry.kernel, entry.shared_bytes)) return error;
+    if (const auto error = ptx::reserve_shared_memory(entry.kernel, entry.shared_bytes + entry.split_bytes))
+      return error;
   }
   return cudaSuccess;
 }
 
-cudaError_t launch(int index, const tile::MatmulParams& params, int num_ctas, cudaStream_t stream) {
-  const Entry& entry = kEntries[index];
-  return ptx::launch(entry.kernel, num_ctas, tile::TileConfig::kThreads, entry.shared_bytes, stream, params);
+cudaError_t launch(int index, const tile::MatmulParams& params, const ptx::LaunchShape& shape, cudaStream_t stream) {
+  const Entry& entry = kEntries[static_cast<size_t>(index)];
+  return ptx::launch(entry.kernel, shape, entry.bytes(params.stages, shape.cluster > 1), stream, params);
 }
 
 }  // namespace jax_fp8::sm90

@@ -4,6 +4,7 @@
 #include "pipeline/input_tile_pipeline.h"
 #include "ptx/copy.h"
 #include "ptx/thread.h"
+#include "sm90/copy_scales.h"
 #include "tile/matmul_params.h"
 #include "tile/scheduler.h"
 
@@ -16,14 +17,14 @@ class LoadWarpContext {
       : params_(params), inputs_(ring) {}
 
   // All lanes of one warp.
-  __device__ void run(tile::TileScheduler schedule) {
+  __device__ void run(tile::TileScheduler schedule, const tile::KRange& range) {
     const bool by_copy = params_.scales_by_copy;
     if (ptx::elect_one()) {
       ptx::prefetch_tensor_map(params_.a);
       ptx::prefetch_tensor_map(params_.b);
     }
     for (tile::WorkTile tile; schedule.next(tile);) {
-      for (int kb = 0; kb < params_.num_k_blocks; ++kb) {
+      for (int kb = range.first; kb < range.first + range.steps; ++kb) {
         auto stage = inputs_.acquire();
         if (ptx::elect_one()) load_tiles(stage, tile, kb);
         if (by_copy) copy_scales(stage.payload, tile, kb);
@@ -37,32 +38,20 @@ class LoadWarpContext {
   __device__ void load_tiles(pipeline::InputProducerStage<C>& stage, const tile::WorkTile& tile, int kb) {
     const int row = tile.m * C.block_m, column = tile.n * C.block_n;
     const int a_batch = params_.a_index(tile.batch), b_batch = params_.b_index(tile.batch);
-    ptx::tma_load(stage.payload.a, params_.a, stage.full, kb * tile::kBlockK, row, a_batch);
-    ptx::tma_load(stage.payload.b, params_.b, stage.full, kb * tile::kBlockK, column, b_batch);
+    ptx::tma_load(stage.payload.a[0], params_.a, stage.full, kb * tile::kBlockK, row, a_batch);
+    ptx::tma_load(stage.payload.b[0], params_.b, stage.full, kb * tile::kBlockK, column, b_batch);
     if (params_.scales_by_copy) return;
-    ptx::tma_load(stage.payload.a_scales, params_.a_scales, stage.full, row, a_batch, kb);
+    ptx::fence_async_proxy();  // the math warps' reads of the old scales come before TMA's writes
+    ptx::tma_load(stage.payload.a_scales[0], params_.a_scales, stage.full, row, a_batch, kb);
     if constexpr (C.rows_per_b_scale == 1) {
-      ptx::tma_load(stage.payload.b_scales, params_.b_scales, stage.full, column, b_batch, kb);
+      ptx::tma_load(stage.payload.b_scales[0], params_.b_scales, stage.full, column, b_batch, kb);
     }
   }
 
   __device__ void copy_scales(pipeline::BlockwiseFp8TilePayload<C>& payload, const tile::WorkTile& tile, int kb) {
-    copy_rows<C.block_m>(payload.a_scales, params_.a_scale_data, params_.m, tile.m * C.block_m,
-                         kb * static_cast<int64_t>(params_.a_batch) + params_.a_index(tile.batch));
+    copy_row_scales<C.block_m>(payload.a_scales[0], params_.a_rows(), tile.m * C.block_m, tile.batch, kb);
     if constexpr (C.rows_per_b_scale == 1) {
-      copy_rows<C.block_n>(payload.b_scales, params_.b_scale_data, params_.n, tile.n * C.block_n,
-                           kb * static_cast<int64_t>(params_.b_batch) + params_.b_index(tile.batch));
-    }
-  }
-
-  // Rows first .. first + kRows of vector `index` of data [][rows]; zeros beyond the last row.
-  template <int kRows>
-  __device__ void copy_rows(float* destination, const float* data, int rows, int first, int64_t index) {
-    const float* source = data + index * rows + first;
-#pragma unroll
-    for (int i = ptx::lane_index(); i < kRows; i += ptx::kWarpSize) {
-      const bool inside = first + i < rows;
-      ptx::copy_async_float(destination + i, inside ? source + i : data, inside);
+      copy_row_scales<C.block_n>(payload.b_scales[0], params_.b_rows(), tile.n * C.block_n, tile.batch, kb);
     }
   }
 

@@ -4,11 +4,19 @@
 // stage as soon as the last wave has read it; promote while the load warp refills.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
 #include "pipeline/input_tile_pipeline.h"
 #include "pipeline/output_tile_pipeline.h"
 #include "ptx/memory.h"
 #include "ptx/thread.h"
 #include "ptx/wgmma.h"
+#include "sm90/multiply.h"
+#include "sm90/shared_storage.h"
+#include "sm90/store.h"
+#include "sm90/store_sums.h"
 #include "tile/fragment.h"
 #include "tile/matmul_params.h"
 #include "tile/promote.h"
@@ -20,111 +28,155 @@ namespace jax_fp8::sm90 {
 template <tile::TileConfig C>
 class MathWarpContext {
  public:
-  __device__ MathWarpContext(const tile::MatmulParams& params, pipeline::InputRing<C>& ring,
-                             pipeline::OutputBuffer<C>& buffer, int warpgroup)
+  __device__ MathWarpContext(const tile::MatmulParams& params, SharedStorage<C>& shared, int warpgroup)
       : params_(params),
-        inputs_(ring),
-        outputs_(buffer, warpgroup),
+        shared_(shared),
+        inputs_(shared.input),
+        outputs_(shared.output[warpgroup], warpgroup),
         first_row_(warpgroup * C.kWaveM),
         fragment_{ptx::warp_index() % 4, ptx::lane_index()} {}
 
-  // All threads of one warpgroup.
-  __device__ void run(tile::TileScheduler schedule) {
+  // All threads of one warpgroup. `range`: the k blocks of the CTA with `rank` in its cluster.
+  __device__ void run(tile::TileScheduler schedule, int rank, const tile::KRange& range) {
     for (tile::WorkTile tile; schedule.next(tile);) {
-      float accum[C.waves()][C.kWaveRegisters];
-      BScales b_scales(params_, tile);
-      k_block<true>(accum, b_scales);
-#pragma unroll C.unroll
-      for (int kb = 1; kb < params_.num_k_blocks; ++kb) k_block<false>(accum, b_scales);
-      params_.store_by_tma ? store_by_tma(accum, tile) : store_elements(accum, tile);
+      Accumulators accum;
+      accumulate_at_offset(accum, tile, range, std::make_index_sequence<C.b_offsets()>());
+      if (params_.split_log2 > 0) {
+        if constexpr (C.can_split()) store_sum_of_cluster(accum, tile, rank);
+      } else if (params_.store_by_tma) {
+        store_by_tma(accum, tile);
+      } else {
+        store_elements(accum, tile);
+      }
     }
     outputs_.drain();
   }
 
  private:
-  using Accumulators = float[C.waves()][C.kWaveRegisters];
+  using Accumulators = float[C.waves()][C.wave_registers()];
   using Stage = pipeline::InputConsumerStage<C>;
+  static constexpr bool kSquareBlocks = C.rows_per_b_scale == tile::kScaleBlock;  // of b
 
-  // B scales of 128x128 blocks, one a wave, read one k block ahead of their use. 1x128 blocks have theirs in the stage.
+  // Where the blocks of b begin in the tile must be known to the compiler: promote indexes registers with it.
+  template <std::size_t... kCase>
+  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, const tile::KRange& range,
+                                       std::index_sequence<kCase...>) {
+    const int offset = tile.n * C.block_n % tile::kScaleBlock;
+    ((sizeof...(kCase) == 1 || offset == static_cast<int>(kCase) * C.b_offset_step()
+          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile, range)
+          : void()),
+     ...);
+  }
+
+  template <int kOffset>
+  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile, const tile::KRange& range) {
+    if (C.can_split() && range.steps == 0) return clear(accum);
+    BScales<C.b_blocks(kOffset)> b_scales(params_, tile, range);
+    k_block<true, kOffset>(accum, b_scales);
+    int left = range.steps - 1;
+    for (; left >= C.unroll; left -= C.unroll) {  // straight lines: a test between k blocks would hold up the next wait
+#pragma unroll
+      for (int i = 0; i < C.unroll; ++i) k_block<false, kOffset>(accum, b_scales);
+    }
+    if constexpr (C.unroll > 1) {
+#pragma unroll 1
+      for (; left > 0; --left) k_block<false, kOffset>(accum, b_scales);
+    }
+  }
+
+  // B scales of the 128x128 blocks that the tile touches, read one k block ahead of their use. 1x128 blocks have theirs
+  // in the stage.
+  template <int kBlocks>
   class BScales {
    public:
-    __device__ BScales(const tile::MatmulParams& params, const tile::WorkTile& tile) {
-      if constexpr (C.rows_per_b_scale == tile::kScaleBlock) {
-        const int blocks = static_cast<int>(tile::ceil_div(params.n, tile::kScaleBlock));
+    __device__ BScales(const tile::MatmulParams& params, const tile::WorkTile& tile, const tile::KRange& range) {
+      if constexpr (kSquareBlocks) {
 #pragma unroll
-        for (int wave = 0; wave < C.waves(); ++wave) {
-          const int wanted = tile.n * C.waves() + wave;
-          const int block = wanted < blocks ? wanted : blocks - 1;  // a wave wholly outside of the array is not stored
-          const int64_t row = static_cast<int64_t>(params.b_index(tile.batch)) * blocks + block;
-          next_[wave] = params.b_scale_data + row * params.num_k_blocks;
-          value_[wave] = ptx::load_readonly(next_[wave]);
+        for (int i = 0; i < kBlocks; ++i) {
+          next_[i] = params.b_block_scales(tile.batch, tile.n * C.block_n + i * tile::kScaleBlock) + range.first;
+          value_[i] = ptx::load_readonly(next_[i]);
         }
-        left_ = params.num_k_blocks - 1;
+        left_ = range.steps - 1;
       }
     }
 
     // The scales of this k block; loads those of the next one.
-    __device__ void take(float (&scales)[C.waves()]) {
-      if constexpr (C.rows_per_b_scale == tile::kScaleBlock) {
+    __device__ void take(float (&scales)[kBlocks]) {
+      if constexpr (kSquareBlocks) {
         const int step = left_ > 0 ? 1 : 0;
         --left_;
 #pragma unroll
-        for (int wave = 0; wave < C.waves(); ++wave) {
-          scales[wave] = value_[wave];
-          next_[wave] += step;
-          value_[wave] = ptx::load_readonly(next_[wave]);
+        for (int i = 0; i < kBlocks; ++i) {
+          scales[i] = value_[i];
+          next_[i] += step;
+          value_[i] = ptx::load_readonly(next_[i]);
         }
       }
     }
 
    private:
-    const float* next_[C.waves()];
-    float value_[C.waves()];
+    const float* next_[kBlocks];
+    float value_[kBlocks];
     int left_;
   };
 
-  template <bool kFirst>
-  __device__ void k_block(Accumulators& accum, BScales& b_scales) {
+  template <bool kFirst, int kOffset, int kBlocks>
+  __device__ __forceinline__ void k_block(Accumulators& accum, BScales<kBlocks>& b_scales) {
     auto stage = inputs_.acquire();
-    const float a_scales[2] = {ptx::load_shared(&stage.payload.a_scales[first_row_ + fragment_.row(0)]),
-                               ptx::load_shared(&stage.payload.a_scales[first_row_ + fragment_.row(1)])};
-    float b_scale[C.waves()];
+    const float a_scales[2] = {ptx::load_shared(&stage.payload.a_scales[0][first_row_ + fragment_.row(0)]),
+                               ptx::load_shared(&stage.payload.a_scales[0][first_row_ + fragment_.row(1)])};
+    float b_scale[kBlocks];
 #pragma unroll
     for (int wave = 0; wave < C.waves(); ++wave) {
-      float partial[C.kWaveRegisters];
-      multiply(partial, stage, wave);
+      float partial[C.wave_registers()];
+      multiply_k_block(partial, stage.payload.a[0][first_row_], stage.payload.b[0][wave * C.wave_n]);
       if (wave == 0) b_scales.take(b_scale);
-      const auto scales = wave_scales(stage, a_scales, b_scale[wave]);
+      const auto scales = wave_scales(stage, a_scales, b_scale, kOffset + wave * C.wave_n);
       ptx::wgmma_wait(partial);
       if (wave == C.waves() - 1) stage.release();  // before promote: the load warp refills the stage meanwhile
       tile::promote<kFirst>(accum[wave], partial, scales);
     }
   }
 
-  // Starts partial = a * b^T over this k block.
-  __device__ void multiply(float (&partial)[C.kWaveRegisters], const Stage& stage, int wave) {
-    const uint64_t a = ptx::wgmma_descriptor(stage.payload.a[first_row_]);
-    const uint64_t b = ptx::wgmma_descriptor(stage.payload.b[wave * C.kWaveN]);
-    ptx::wgmma_fence();
-    ptx::wgmma_m64n128k32<false>(partial, a, b);
+  template <int kBlocks>
+  __device__ auto wave_scales(const Stage& stage, const float (&a_scales)[2], const float (&b_scale)[kBlocks],
+                              int first_column) {
+    if constexpr (kSquareBlocks) {
+      tile::RowBlockScales<kBlocks> scales{{}, first_column};
 #pragma unroll
-    for (int k = 1; k < tile::kBlockK / ptx::kWgmmaK; ++k) {
-      ptx::wgmma_m64n128k32<true>(partial, a + k * ptx::kDescriptorStepK, b + k * ptx::kDescriptorStepK);
-    }
-    ptx::wgmma_commit();
-  }
-
-  __device__ auto wave_scales(const Stage& stage, const float (&a_scales)[2], float b_scale) {
-    if constexpr (C.rows_per_b_scale == tile::kScaleBlock) {
-      return tile::RowScales{{a_scales[0] * b_scale, a_scales[1] * b_scale}};
+      for (int i = 0; i < kBlocks; ++i) {
+        scales.factor[i][0] = a_scales[0] * b_scale[i];
+        scales.factor[i][1] = a_scales[1] * b_scale[i];
+      }
+      return scales;
     } else {
-      tile::RowColumnScales<C.kWaveRegisters> scales{{a_scales[0], a_scales[1]}, {}};
+      tile::RowColumnScales<C.wave_registers()> scales{{a_scales[0], a_scales[1]}, {}};
 #pragma unroll
-      for (int i = 0; i < C.kWaveRegisters; i += 4) {
-        ptx::load_shared(&stage.payload.b_scales[fragment_.column(i)], scales.column[i / 2], scales.column[i / 2 + 1]);
+      for (int i = 0; i < C.wave_registers(); i += 4) {
+        ptx::load_shared(&stage.payload.b_scales[0][fragment_.column(i)], scales.column[i / 2],
+                         scales.column[i / 2 + 1]);
       }
       return scales;
     }
+  }
+
+  static __device__ void clear(Accumulators& accum) {
+#pragma unroll
+    for (auto& wave : accum) {
+#pragma unroll
+      for (float& value : wave) value = 0.f;
+    }
+  }
+
+  __device__ void store_sum_of_cluster(const Accumulators& accum, const tile::WorkTile& tile, int rank) {
+    typename SharedStorage<C>::Sums sums(shared_.output, shared_.sums_landed, params_.split_log2, rank, 1,
+                                         ptx::kWarpgroupSize * C.math_warpgroups());
+    sums.wait();
+    sums.put(
+        0, accum[0], [&](int i) { return first_row_ + fragment_.row(tile::Fragment::half(i)); },
+        [&](int i) { return fragment_.column(i); });
+    sums.publish();
+    store_sums<C>(params_, tile, sums);
   }
 
   __device__ void store_by_tma(const Accumulators& accum, const tile::WorkTile& tile) {
@@ -134,11 +186,11 @@ class MathWarpContext {
       auto stage = outputs_.acquire();
 #pragma unroll
       for (int i = 0; i < C.buffered_chunks(); ++i) {
-        const int in_tile = (first + i) * C.chunk_columns();
-        const float* values = &accum[in_tile / C.kWaveN][in_tile % C.kWaveN / 2];
-        fill_chunk(&stage.buffer.chunk[i][0][0], values);
+        if (first + i >= C.chunks()) break;
+        const int in_tile = C.chunk_start(first + i);
+        fill_chunk(&stage.buffer.chunk[i][0][0], &accum[in_tile / C.wave_n][in_tile % C.wave_n / 2]);
       }
-      stage.commit(params_.out, params_.n, column + first * C.chunk_columns(), row, tile.batch);
+      stage.commit(params_.out, params_.n, column, first, row, tile.batch);
     }
   }
 
@@ -156,8 +208,9 @@ class MathWarpContext {
 #pragma unroll
       for (int i = 0; i < C.chunk_columns() / 2; i += 8) {
         const int offset = tile::swizzle_128(row, 4 * i + 16 * (fragment_.lane / 16));
-        ptx::store_matrices(chunk + offset, pack(values[i], values[i + 1]), pack(values[i + 2], values[i + 3]),
-                            pack(values[i + 4], values[i + 5]), pack(values[i + 6], values[i + 7]));
+        ptx::store_matrices(chunk + offset, pack<C.out>(values[i], values[i + 1]),
+                            pack<C.out>(values[i + 2], values[i + 3]), pack<C.out>(values[i + 4], values[i + 5]),
+                            pack<C.out>(values[i + 6], values[i + 7]));
       }
     }
   }
@@ -173,28 +226,17 @@ class MathWarpContext {
 #pragma unroll
       for (int wave = 0; wave < C.waves(); ++wave) {
 #pragma unroll
-        for (int i = 2 * half; i < C.kWaveRegisters; i += 4) {
-          store_element(start, first_column + wave * C.kWaveN + fragment_.column(i), accum[wave][i]);
-          store_element(start, first_column + wave * C.kWaveN + fragment_.column(i + 1), accum[wave][i + 1]);
+        for (int i = 2 * half; i < C.wave_registers(); i += 4) {
+          store_element<C.out>(params_, start, first_column + wave * C.wave_n + fragment_.column(i), accum[wave][i]);
+          store_element<C.out>(params_, start, first_column + wave * C.wave_n + fragment_.column(i + 1),
+                               accum[wave][i + 1]);
         }
       }
     }
   }
 
-  __device__ void store_element(int64_t start, int column, float value) {
-    if (column >= params_.n) return;
-    if constexpr (C.out == tile::OutType::kFloat32) {
-      static_cast<float*>(params_.out_data)[start + column] = value;
-    } else {
-      static_cast<uint16_t*>(params_.out_data)[start + column] = static_cast<uint16_t>(pack(value, 0.f));
-    }
-  }
-
-  static __device__ uint32_t pack(float low, float high) {
-    return C.out == tile::OutType::kBfloat16 ? ptx::pack_bfloat16(low, high) : ptx::pack_float16(low, high);
-  }
-
   const tile::MatmulParams& params_;
+  SharedStorage<C>& shared_;
   pipeline::InputConsumer<C> inputs_;
   pipeline::OutputTilePipeline<C> outputs_;
   int first_row_;  // of this warpgroup in the tile

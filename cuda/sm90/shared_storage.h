@@ -3,17 +3,22 @@
 
 #include "pipeline/input_tile_pipeline.h"
 #include "pipeline/output_tile_pipeline.h"
+#include "pipeline/split_sum.h"
+#include "ptx/mbarrier.h"
 
 namespace jax_fp8::sm90 {
-
-inline constexpr int kMaxSharedBytes = 232448;  // 227 KiB a block, CUDA C++ Programming Guide, compute capability 9.0
 
 template <tile::TileConfig C>
 struct SharedStorage {
   static_assert(C.is_valid(), "TileConfig breaks a rule of TileConfig::is_valid");
+  using Sums = pipeline::SplitSum<C.block_m, C.block_n>;
 
-  pipeline::OutputBuffer<C> output[C.kMathWarpgroups];
   pipeline::InputRing<C> input;
+  ptx::Barrier sums_landed;
+  pipeline::OutputBuffer<C> output[C.math_warpgroups()];
+
+  // Where the k blocks are shared, sums take the place of the output buffers, and go on behind this struct.
+  static_assert(Sums::bytes(1) == C.sum_bytes());
 };
 
 }  // namespace jax_fp8::sm90

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 
 namespace jax_fp8::tile {
 
@@ -17,51 +18,111 @@ constexpr int size_of(OutType out) {
   return out == OutType::kFloat32 ? 4 : 2;
 }
 
+// Three kernels by the number of rows of a.
+enum class Family {
+  kTile,      // any m: a on the 64 rows of WGMMA, persistent
+  kSwapped,   // small m: b on the 64 rows of WGMMA, a's few rows are its columns; k may be split over a cluster
+  kRegister,  // m <= 8: b from global memory straight to registers, mma.sync; k is split over warps and a cluster
+};
+
+// Shared memory of each of several CTAs of an SM: it has 228 KiB and keeps one for each (CUDA C++ Programming Guide,
+// compute capability 9.0).
+constexpr int max_shared_bytes(int ctas_per_sm) {
+  return 228 * 1024 / ctas_per_sm - 1024;
+}
+inline constexpr int kSwappedHeadBytes = 2048;  // barriers in front of the ring, each part 1024-byte aligned
+
+constexpr int round_up(int x, int multiple) {
+  return (x + multiple - 1) / multiple * multiple;
+}
+
 struct TileConfig {
-  int block_m;           // rows of a CTA's output tile
-  int block_n;           // columns
-  int stages;            // slots of the input ring
-  int unroll;            // k blocks in the unrolled loop body
-  int rows_per_b_scale;  // granularity of b: 128 (128x128 blocks) or 1 (1x128 blocks)
+  Family family;
+  int block_m;             // rows of a CTA's output tile
+  int block_n;             // columns
+  int wave_n;              // accumulators of one instruction: 64 (kRegister: 16) times wave_n elements, one partial
+  int stages;              // slots of the input ring, at most; kRegister: 0
+  int k_blocks_per_stage;  // kTile: 1; kRegister: k blocks that a warp loads at once
+  int unroll;              // kTile: k blocks in the unrolled loop body
+  int ctas_per_sm;         // that registers allow
+  int rows_per_b_scale;    // granularity of b: 128 (128x128 blocks) or 1 (1x128 blocks)
   OutType out;
 
   constexpr bool operator==(const TileConfig&) const = default;
 
-  // Roles: math warpgroups first, then one warpgroup whose first warp loads.
-  static constexpr int kMathWarpgroups = 2;
-  static constexpr int kThreads = 128 * (kMathWarpgroups + 1);
-  static constexpr int kLoadWarp = 4 * kMathWarpgroups;
+  // Roles: math warpgroups first, then the load warp. kTile gives it a whole warpgroup, so that registers can move
+  // over.
+  constexpr int math_warpgroups() const { return family == Family::kSwapped ? block_m / wave_n * slabs() : 2; }
+  constexpr int load_warp() const { return 4 * math_warpgroups(); }
+  constexpr int threads() const { return 128 * math_warpgroups() + (family == Family::kTile ? 128 : 32); }
   static constexpr int kMathRegisters = 232;  // with 40 of the load warpgroup: 504 * 128 <= 65536; no spills, nvcc 13.0
   static constexpr int kLoadRegisters = 40;
 
-  // A math warpgroup owns block_m / 2 rows and works through its columns in waves: one WGMMA's accumulators, one
-  // partial.
+  // kTile: a math warpgroup owns block_m / 2 rows and works through its columns in waves.
   static constexpr int kWaveM = 64;
-  static constexpr int kWaveN = 128;
-  static constexpr int kWaveRegisters = kWaveM * kWaveN / 128;
-  constexpr int waves() const { return block_n / kWaveN; }
+  constexpr int waves() const { return block_n / wave_n; }
+  constexpr int wave_registers() const { return kWaveM * wave_n / 128; }
+  constexpr int slabs() const { return block_n / kWaveM; }  // kSwapped: of 64 rows of b, one a warpgroup
+
+  // Up to kMaxSplit CTAs, a cluster, may share the k blocks of a tile; then their sums meet in shared memory.
+  static constexpr int kMaxSplitLog2 = 3, kMaxSplit = 1 << kMaxSplitLog2;
+  constexpr bool can_split() const {
+    return family != Family::kTile || (rows_per_b_scale == kScaleBlock && waves() == 1 && block_n == 128);
+  }
+  static constexpr int kMaxWarps = 16;  // kRegister
+
+  // B scales of 128x128 blocks. A tile starts `offset` columns into its first block, a multiple of b_offset_step().
+  constexpr int b_offset_step() const { return std::gcd(block_n, kScaleBlock); }
+  constexpr int b_offsets() const { return rows_per_b_scale == kScaleBlock ? kScaleBlock / b_offset_step() : 1; }
+  constexpr int b_blocks(int offset) const { return (offset + block_n - 1) / kScaleBlock + 1; }
 
   // Input ring. `full`: one arrival of the load warp (with the bytes), and one of each of its lanes if scales come by
   // cp.async. `empty`: one of each math warp.
-  static constexpr int kEmptyArrivals = 4 * kMathWarpgroups;
+  constexpr int empty_arrivals() const { return 4 * math_warpgroups(); }
   static constexpr int full_arrivals(bool scales_by_copy) { return scales_by_copy ? 1 + 32 : 1; }
-  constexpr int b_scales_per_stage() const { return rows_per_b_scale == 1 ? block_n : 0; }
-  constexpr int tile_bytes() const { return (block_m + block_n) * kBlockK; }
-  constexpr int scale_bytes() const { return (block_m + b_scales_per_stage()) * 4; }
+  constexpr int b_scales_per_k_block() const {
+    return family == Family::kSwapped ? 1 : rows_per_b_scale == 1 ? block_n : 0;
+  }
+  constexpr int tile_bytes() const { return k_blocks_per_stage * (block_m + block_n) * kBlockK; }
+  constexpr int scale_bytes() const { return k_blocks_per_stage * (block_m + b_scales_per_k_block()) * 4; }
+  constexpr int stage_bytes() const {  // of shared memory
+    const int b_scale_bytes = k_blocks_per_stage * (b_scales_per_k_block() + 1) * 4;
+    const int a_end = tile_bytes() + k_blocks_per_stage * block_m * 4;
+    return round_up(round_up(a_end, 128) + b_scale_bytes, 1024);
+  }
+
+  // Sums over the CTAs that share a tile; rows are padded by 16 bytes, so that neighbours start on other banks.
+  constexpr int sum_bytes() const { return block_m * (block_n + 4) * 4; }
 
   // Output buffer of one math warpgroup: chunks of 64 rows by 128 bytes, the box of a TMA store.
   static constexpr int kChunkBytes = 128;
   constexpr int chunk_columns() const { return kChunkBytes / size_of(out); }
-  constexpr int chunks() const { return block_n / chunk_columns(); }
-  constexpr int buffered_chunks() const { return block_n * 2 / kChunkBytes; }  // a float32 tile leaves in two passes
+  constexpr int chunks() const { return (block_n + chunk_columns() - 1) / chunk_columns(); }
+  constexpr int buffered_chunks() const {
+    return (2 * block_n + kChunkBytes - 1) / kChunkBytes;
+  }  // float32: two passes
+  // First column of a chunk in the tile. The last chunk of an odd width overlaps its neighbour: the same values twice.
+  constexpr int chunk_start(int i) const {
+    const int last = block_n - chunk_columns();
+    return i * chunk_columns() < last ? i * chunk_columns() : last;
+  }
 
   constexpr bool is_valid() const {
-    return block_m == kMathWarpgroups * kWaveM && block_n % kWaveN == 0 && block_n <= 256 && stages >= 2 &&
-           unroll >= 1 && (rows_per_b_scale == kScaleBlock || (rows_per_b_scale == 1 && block_n == kWaveN));
+    switch (family) {
+      case Family::kTile:
+        return block_m == 2 * kWaveM && block_n % wave_n == 0 && block_n % 16 == 0 && block_n <= 256 &&
+               (waves() == 1 || wave_n % chunk_columns() == 0) && stages >= 2 && k_blocks_per_stage == 1 &&
+               unroll >= 1 && (rows_per_b_scale == kScaleBlock || (rows_per_b_scale == 1 && waves() == 1));
+      case Family::kSwapped:
+        return (block_n == kWaveM || block_n == 2 * kWaveM) && block_m % wave_n == 0 && block_m % kMaxSplit == 0 &&
+               stages >= 2 && k_blocks_per_stage >= 1 && rows_per_b_scale == kScaleBlock;
+      case Family::kRegister:
+        return block_m == kMaxSplit && wave_n == block_m && block_n == 16 && k_blocks_per_stage >= 1 &&
+               rows_per_b_scale == kScaleBlock;
+    }
+    return false;
   }
 };
-
-static_assert(TileConfig::kWaveN == kScaleBlock, "one B scale per wave");
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;

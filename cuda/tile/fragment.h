@@ -11,6 +11,7 @@ struct Fragment {
 
   constexpr int row(int half) const { return 16 * warp + lane / 4 + 8 * half; }
   constexpr int column(int i) const { return 8 * (i / 4) + 2 * (lane % 4) + (i & 1); }
+  static constexpr int column_group(int i) { return 8 * (i / 4); }  // the first of the eight columns around column(i)
   static constexpr int half(int i) { return (i >> 1) & 1; }
 };
 

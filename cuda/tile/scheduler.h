@@ -32,6 +32,35 @@ struct TileGrid {
   }
 };
 
+// Some of the k blocks: `steps` times so many as go into a stage, from `first` on. The last step may reach beyond the
+// last k block.
+struct KRange {
+  int first, steps;
+};
+
+// The part of the CTA with `rank` among 1 << split_log2 that share a tile; it may be empty.
+constexpr KRange k_range(int num_k_blocks, int per_step, int rank, int split_log2) {
+  const int64_t steps = (num_k_blocks + per_step - 1) / per_step;
+  const auto begin = static_cast<int>(steps * rank >> split_log2);
+  const auto end = static_cast<int>(steps * (rank + 1) >> split_log2);
+  return {begin * per_step, end - begin};
+}
+
+// What one CTA does that works on a single tile, which it may share with the others of its cluster.
+struct TilePart {
+  WorkTile tile;
+  int rank;
+  KRange range;
+};
+
+// Of CTA `cta` of batch element `batch`. Tiles run along m, so that b is read from memory once. Divisions here would
+// delay the first load.
+constexpr TilePart tile_part(const TileGrid& grid, int cta, int batch, int split_log2, int num_k_blocks, int per_step) {
+  const int in_batch = cta >> split_log2, rank = cta - (in_batch << split_log2);
+  const int n = grid.tiles_m == 1 ? in_batch : in_batch / grid.tiles_m;
+  return {{in_batch - n * grid.tiles_m, n, batch}, rank, k_range(num_k_blocks, per_step, rank, split_log2)};
+}
+
 class TileScheduler {
  public:
   constexpr TileScheduler(const TileGrid& grid, int cta, int num_ctas) : grid_(grid), next_(cta), step_(num_ctas) {}

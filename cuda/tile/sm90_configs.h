@@ -8,15 +8,28 @@
 
 namespace jax_fp8::tile {
 
-// A tile of the table, for all output types.
+// A tile of the table, for all output types. `tensor_use`: the share of the tensor cores' rate that it reaches in a
+// long k loop, measured on an H200 (docs/engineering_log.md).
 struct TileShape {
-  int block_m, block_n, stages, unroll, rows_per_b_scale;
+  Family family;
+  int block_m, block_n, wave_n, stages, k_blocks_per_stage, unroll, ctas_per_sm, rows_per_b_scale;
+  double tensor_use;
 };
 
 inline constexpr TileShape kSm90Shapes[] = {
-    {128, 256, 3, 8, 128},  // large products: two n128 waves share one partial; three 48 KiB stages suffice
-    {128, 128, 5, 8, 128},  // few tiles, narrow n
-    {128, 128, 5, 4, 1},    // weight gradient: 32 column scales a thread leave no room for a second wave
+    {Family::kTile, 128, 256, 128, 3, 1, 8, 1, 128, 0.88},  // two n128 waves share one partial; three stages suffice
+    {Family::kTile, 128, 192, 192, 4, 1, 8, 1, 128, 0.90},  // one wave, two B scales at column 64 or 128
+    {Family::kTile, 128, 176, 176, 4, 1, 1, 1, 128, 0.84},  // up to three B scales at eight places: 2112 = 12 x 176
+    {Family::kTile, 128, 144, 144, 5, 1, 1, 1, 128, 0.81},  // 576 = 4 x 144
+    {Family::kTile, 128, 128, 128, 4, 1, 8, 1, 128, 0.64},  // few rows: k may be split
+    {Family::kTile, 128, 160, 160, 4, 1, 2, 1, 1, 0.60},    // weight gradient: 40 column scales a thread
+    {Family::kTile, 128, 128, 128, 5, 1, 4, 1, 1, 0.55},
+    // few rows; stages: as many as fit, see host/select
+    {Family::kSwapped, 64, 128, 64, 4, 2, 1, 1, 128, 0},
+    {Family::kSwapped, 64, 64, 64, 6, 2, 1, 3, 128, 0},
+    {Family::kSwapped, 32, 64, 32, 8, 2, 1, 3, 128, 0},
+    {Family::kSwapped, 16, 64, 16, 8, 2, 1, 4, 128, 0},
+    {Family::kRegister, 8, 16, 8, 0, 1, 1, 1, 128, 0},
 };
 inline constexpr OutType kOutTypes[] = {OutType::kBfloat16, OutType::kFloat16, OutType::kFloat32};
 
@@ -24,9 +37,16 @@ inline constexpr auto kSm90Configs = [] {
   std::array<TileConfig, std::size(kSm90Shapes) * std::size(kOutTypes)> configs{};
   size_t i = 0;
   for (const TileShape& s : kSm90Shapes) {
-    for (OutType out : kOutTypes) configs[i++] = {s.block_m, s.block_n, s.stages, s.unroll, s.rows_per_b_scale, out};
+    for (OutType out : kOutTypes) {
+      configs[i++] = {s.family, s.block_m,     s.block_n,          s.wave_n, s.stages, s.k_blocks_per_stage,
+                      s.unroll, s.ctas_per_sm, s.rows_per_b_scale, out};
+    }
   }
   return configs;
 }();
+
+constexpr const TileShape& shape_of(int config_index) {
+  return kSm90Shapes[config_index / static_cast<int>(std::size(kOutTypes))];
+}
 
 }  // namespace jax_fp8::tile

@@ -16,7 +16,7 @@ void wgmma_fence();
 void wgmma_commit();
 template <int kCount>
 void wgmma_wait(float (&accumulators)[kCount]);
-template <bool kAccumulate>
-void wgmma_m64n128k32(float (&d)[64], uint64_t a, uint64_t b);
+template <bool kAccumulate, int kCount>
+void wgmma(float (&d)[kCount], uint64_t a, uint64_t b);
 
 }  // namespace jax_fp8::ptx
