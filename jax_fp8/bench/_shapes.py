@@ -21,6 +21,24 @@ class Shape:
     def __str__(self) -> str:
         return f"{self.set} {self.m}x{self.n}x{self.k}"
 
+    @property
+    def is_product(self) -> bool:
+        """Whether it's one product of two quantised matrices."""
+        return self.set in ("D", "P", "W")
+
+    @property
+    def rows_per_b_scale(self) -> int:
+        return 1 if self.set == "W" else 128
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def fp8_bytes(self) -> int:
+        """Codes read once, a bfloat16 result written once."""
+        return (self.m + self.n) * self.k + 2 * self.m * self.n
+
 
 def _product(name: str, rows: tuple[int, ...]) -> list[Shape]:
     return [Shape(name, m, n, k) for m, (n, k) in itertools.product(rows, _NK)]

@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,22 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-CALLS = 21
-IDLE_S = 0.1  # a sweep without pauses heats the chip and changes the ranking
-WARM_UP_S = 0.03  # after it: an idle chip starts at a fraction of its clock
-FLUSH_BYTES = 256 << 20  # several times the L2 of an H200; written, so that its lines are dirty
-LOOP_S = 0.1  # wall time that a loop should take
+from jax_fp8.bench._profile import (
+    CALLS,
+    FLUSH_BYTES,
+    FLUSH_NAME,
+    IDLE_S,
+    WARM_UP_S,
+    Kernel,
+    cold_calls,
+    union_us,
+    xla_kernels,
+)
+
+LOOP_US = 5000  # of one loop; nine run: three times the difference between two and one
+MAX_CALLS_IN_BODY = 8  # XLA makes no command buffer of fewer than 5 operations
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a jitted function, its arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,15 +45,22 @@ class Timing:
     us_min: float | None
     us_max: float | None
     us_loop: float
+    us_event: float | None = None  # between two CUDA events
+    noise: float | None = None  # relative difference between `us` and the same again after all others
+    kernels: tuple[str, ...] = ()  # of one call, in order
 
 
-@jax.jit
-def _overwrite(scratch: jax.Array) -> jax.Array:
+def _named_flush(scratch: jax.Array) -> jax.Array:
     return scratch + 1
 
 
+_named_flush.__name__ = FLUSH_NAME  # its kernels carry it in the profile
+_flush = jax.jit(_named_flush)
+
+
 @contextlib.contextmanager
-def _trace_folder(keep: Path | None) -> Iterator[Path]:
+def trace_folder(keep: Path | None) -> Iterator[Path]:
+    """The folder `keep`, made if it isn't there; without one a temporary folder."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep
@@ -51,81 +69,65 @@ def _trace_folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def union_ns(intervals: list[tuple[float, float]]) -> float:
-    """Time covered by (start, duration) intervals: work on several streams counts once."""
-    covered = end = 0.0
-    for start, duration in sorted(intervals):
-        stop = start + duration
-        covered += max(0.0, stop - max(start, end))
-        end = max(end, stop)
-    return covered
-
-
-def device_intervals(trace: Path, module: str) -> list[tuple[float, float]]:
-    """(start, duration) in ns of every kernel that the jitted function `module` ran, from a .xplane.pb file."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="builtin type .* has no __module__")  # jax's binding, Python 3.12
-        return sorted(
-            (event.start_ns, event.duration_ns)
-            for plane in jax.profiler.ProfileData.from_file(str(trace)).planes
-            if plane.name.startswith("/device:GPU")
-            for line in plane.lines
-            if line.name.startswith("Stream")
-            for event in line.events
-            if dict(event.stats).get("hlo_module") == module
-        )
-
-
-def kernel_us(fn: Callable[..., Any], args: tuple[Any, ...], keep_trace: Path | None = None) -> list[float]:
-    """Microseconds of each of CALLS calls of a jitted function, with a cold L2; empty where no device is traced."""
+def _cold_calls(calls: Sequence[Call], keep_trace: Path | None) -> list[list[list[Kernel]]]:
+    """The kernels of CALLS calls of each function, with a cold L2."""
     scratch = jnp.zeros(FLUSH_BYTES // 4, jnp.int32)
-    jax.block_until_ready((_overwrite(scratch), fn(*args)))
-    time.sleep(IDLE_S)
-    with _trace_folder(keep_trace) as folder:
+    jax.block_until_ready([_flush(scratch), *(fn(*args) for fn, args in calls)])
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    with trace_folder(keep_trace) as folder, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="builtin type .* has no __module__")  # jax's binding, Python 3.12
         before = set(folder.rglob("*.xplane.pb"))
-        start = time.perf_counter()
-        while time.perf_counter() - start < WARM_UP_S:
-            jax.block_until_ready(fn(*args))
-        with jax.profiler.trace(str(folder)):
-            for _ in range(CALLS):
-                jax.block_until_ready(_overwrite(scratch))
-                jax.block_until_ready(fn(*args))
+        with jax.profiler.trace(str(folder), profiler_options=options):
+            jax.block_until_ready(_flush(scratch))
+            for fn, args in calls:
+                jax.block_until_ready(_flush(scratch))
+                time.sleep(IDLE_S)
+                start = time.perf_counter()
+                while time.perf_counter() - start < WARM_UP_S:
+                    jax.block_until_ready(fn(*args))
+                for _ in range(CALLS):
+                    jax.block_until_ready(_flush(scratch))
+                    jax.block_until_ready(fn(*args))
         (trace,) = set(folder.rglob("*.xplane.pb")) - before
-        intervals = device_intervals(trace, f"jit_{fn.__name__}")
-    if len(intervals) % CALLS:
-        raise RuntimeError(
-            f"the profile shows {len(intervals)} kernels of {fn.__name__}, not a multiple of {CALLS} calls"
-        )
-    per_call = len(intervals) // CALLS
-    return [union_ns(intervals[i : i + per_call]) / 1e3 for i in range(0, len(intervals), max(per_call, 1))]
+        return cold_calls(xla_kernels(trace), lambda kernel: FLUSH_NAME in kernel.module, len(calls))
 
 
-def loop_us(fn: Callable[..., Any], args: tuple[Any, ...]) -> float:
-    """Wall time per call inside one compiled loop, where each call waits for the one before; warm L2."""
+def loop_of(fn: Callable[..., Any], calls: int, trips: int) -> Callable[..., Any]:
+    """A function that calls `fn` calls * (trips + 1) times, each call after the one before."""
 
-    def repeat(times: Any, *args: Any) -> Any:
-        def body(_: Any, out: Any) -> Any:
-            # each call's arguments depend on the last result: nothing moves out of the loop
-            operands, _ = lax.optimization_barrier((args, out))
-            return fn(*operands)
+    def chain(args: Any, out: Any) -> Any:
+        outs = []
+        for _ in range(calls):
+            # arguments that depend on the last result: nothing moves out of the loop. And a result that is used only
+            # after the barrier: else XLA drops it there, and then merges the calls, which are all alike
+            operands, before = lax.optimization_barrier((args, out))
+            outs.append(before)
+            out = fn(*operands)
+        return (*outs[1:], out)
 
-        return lax.fori_loop(0, times, body, fn(*args))
+    # a known number of trips: XLA then doesn't ask the device after each whether there is another
+    return lambda *args: lax.fori_loop(0, trips, lambda _, outs: chain(args, outs[-1]), chain(args, None))
 
-    run = jax.jit(repeat).lower(0, *args).compile()
 
-    def seconds(times: int) -> float:
+def loop_us(fn: Callable[..., Any], args: tuple[Any, ...], estimate_us: float) -> float:
+    """Wall time per call inside a compiled loop; warm L2."""
+    calls = max(1, min(MAX_CALLS_IN_BODY, int(LOOP_US / estimate_us / 2)))
+    trips = max(1, round(LOOP_US / estimate_us / calls) - 1)
+    run = jax.jit(loop_of(fn, calls, trips)).lower(*args).compile()
+
+    def seconds(runs: int) -> float:
         start = time.perf_counter()
-        jax.block_until_ready(run(times, *args))
+        for _ in range(runs):
+            out = run(*args)
+        jax.block_until_ready(out)
         return time.perf_counter() - start
 
-    seconds(1)
-    few = 10
-    base = min(seconds(few) for _ in range(3))
-    many = few + max(10, int(few * LOOP_S / base))
-    return (statistics.median(seconds(many) for _ in range(3)) - base) / (many - few) * 1e6
+    seconds(2)
+    return statistics.median(seconds(2) - seconds(1) for _ in range(3)) / (calls * (trips + 1)) * 1e6
 
 
-def call_us(fn: Callable[..., Any], args: tuple[Any, ...]) -> float:
+def _call_us(fn: Callable[..., Any], args: tuple[Any, ...]) -> float:
     """Median wall time of single calls: for a CPU, where XLA moves the product out of any loop."""
     times = []
     for _ in range(CALLS):
@@ -135,9 +137,27 @@ def call_us(fn: Callable[..., Any], args: tuple[Any, ...]) -> float:
     return statistics.median(times)
 
 
-def measure(fn: Callable[..., Any], args: tuple[Any, ...], keep_trace: Path | None = None) -> Timing:
-    """Times a jitted function; its profile stays in the folder `keep_trace`, if given."""
-    us = kernel_us(fn, args, keep_trace)
-    if not us:
-        return Timing(None, None, None, call_us(fn, args))
-    return Timing(statistics.median(us), min(us), max(us), loop_us(fn, args))
+def measure(calls: Sequence[Call], keep_trace: Path | None = None) -> list[Timing]:
+    """Times jitted functions one after the other, and the first once more after the last: that bounds the noise.
+
+    The profile stays in the folder `keep_trace`, if given. On a CPU only single calls are timed.
+    """
+    if jax.devices()[0].platform != "gpu":
+        tracing = contextlib.nullcontext() if keep_trace is None else jax.profiler.trace(str(keep_trace))
+        with tracing:
+            return [Timing(None, None, None, _call_us(*call)) for call in calls]
+    found = _cold_calls([*calls, calls[0]], keep_trace)
+    times = [[union_us(kernels) for kernels in case] for case in found]
+    medians = [statistics.median(case) for case in times]
+    noise = abs(medians[0] - medians[-1]) / min(medians[0], medians[-1])
+    return [
+        Timing(
+            us=medians[i],
+            us_min=min(times[i]),
+            us_max=max(times[i]),
+            us_loop=loop_us(*call, medians[i]),
+            noise=noise if i == 0 else None,
+            kernels=tuple(kernel.name for kernel in found[i][-1]),
+        )
+        for i, call in enumerate(calls)
+    ]
