@@ -1,11 +1,13 @@
-"""Results: rows, the table a person reads, the JSON file, the roofline picture."""
+"""Results: rows, the table a person reads, the JSON file."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import platform
+import statistics
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,51 +15,60 @@ import jax
 import jaxlib.version
 
 import jax_fp8
-from jax_fp8.bench._cases import Case
+from jax_fp8.bench._profile import CALLS, FLUSH_BYTES, IDLE_S
 from jax_fp8.bench._shapes import Shape
-from jax_fp8.bench._timing import CALLS, FLUSH_BYTES, IDLE_S, Timing
+from jax_fp8.bench._timing import Timing
 
 METHOD = (
-    f"us: kernel time by the XLA profiler, median of {CALLS} calls, {FLUSH_BYTES >> 20} MiB written before each, "
-    f"{IDLE_S:g} s idle before each row, then warm-up; us_loop: wall time per call in a compiled loop (on a CPU: of "
-    "single calls); random normal data, results checked first"
+    "us: kernel time by the XLA profiler (PyTorch's products: by its own), union of the kernels of a call, median of "
+    f"{CALLS} calls, {FLUSH_BYTES >> 20} MiB read and as much written before each, {IDLE_S:g} s idle before each row, "
+    "then warm-up; us_loop: wall time per call in a compiled loop or CUDA graph (on a CPU: of single calls); us_event: "
+    "between two CUDA events; noise: relative difference to a second measurement of the same; random normal data, "
+    "results checked first"
 )
-COPY_TBPS = 4.3  # H200, read plus write of a large device copy
-FP8_TFLOPS = 1979  # H200, datasheet
 Row = dict[str, Any]
+_DIGITS = {"us": 3, "us_min": 3, "us_max": 3, "us_loop": 3, "us_event": 3, "noise": 4}
 
 
-def row(shape: Shape, case: Case, timing: Timing) -> Row:
+def row(shape: Shape, impl: str, timing: Timing, flops: int, moved: int, config: str = "") -> Row:
     us = timing.us_loop if timing.us is None else timing.us
+    times = {key: None if (t := getattr(timing, key)) is None else round(t, n) for key, n in _DIGITS.items()}
     return {
         "set": shape.set,
-        "impl": case.impl,
+        "impl": impl,
         "m": shape.m,
         "n": shape.n,
         "k": shape.k,
-        "us": timing.us,
-        "us_min": timing.us_min,
-        "us_max": timing.us_max,
-        "us_loop": timing.us_loop,
-        "tflops": case.flops / us / 1e6,
-        "gbps": case.bytes / us / 1e3,
-        "flops_per_byte": case.flops / case.bytes,
-        "config": case.config,
+        **times,
+        "tflops": round(flops / us / 1e6, 2),
+        "gbps": round(moved / us / 1e3, 1),
+        "flops_per_byte": round(flops / moved, 2),
+        "kernels": len(timing.kernels),
+        "config": config,
     }
 
 
-COLUMNS = ("kernel us", "min", "max", "loop us")
+COLUMNS = {"us": "kernel us", "us_min": "min", "us_max": "max", "us_loop": "loop us"}
 HEADER = (
-    f"{'set':3} {'m x n x k':20} {'impl':20} {' '.join(f'{name:>9}' for name in COLUMNS)} {'TFLOP/s':>8} {'GB/s':>6}"
-    "  configuration"
+    f"{'set':3} {'m x n x k':18} {'impl':29} {' '.join(f'{name:>9}' for name in COLUMNS.values())} {'TFLOP/s':>8} "
+    f"{'GB/s':>6}  configuration"
 )
 
 
 def line(row: Row) -> str:
-    times = [" " * 8 + "-" if row[key] is None else f"{row[key]:9.1f}" for key in ("us", "us_min", "us_max", "us_loop")]
+    times = [" " * 8 + "-" if row[key] is None else f"{row[key]:9.1f}" for key in COLUMNS]
     shape = f"{row['m']}x{row['n']}x{row['k']}"
     rates = f"{row['tflops']:8.0f} {row['gbps']:6.0f}"
-    return f"{row['set']:3} {shape:20} {row['impl']:20} {' '.join(times)} {rates}  {row['config']}".rstrip()
+    kernels = ", ".join(dict.fromkeys(product.split(":")[0] for product in row["config"].split(" | ")))
+    return f"{row['set']:3} {shape:18} {row['impl']:29} {' '.join(times)} {rates}  {kernels}".rstrip()
+
+
+def noise_line(rows: Sequence[Row]) -> str | None:
+    """How far two measurements of the same were apart; a difference below that says nothing."""
+    noise = [100 * r["noise"] for r in rows if r["noise"] is not None]
+    if not noise:
+        return None
+    return f"noise, the same timed twice: median {statistics.median(noise):.1f} %, largest {max(noise):.1f} %"
 
 
 def driver_version() -> str | None:
@@ -68,39 +79,30 @@ def driver_version() -> str | None:
         return None
 
 
-def write_json(path: Path, rows: list[Row]) -> None:
+def versions() -> dict[str, Any]:
+    return {
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.version.__version__,
+        "jax_fp8": jax_fp8.__version__,
+        "python": platform.python_version(),
+        "jax_backend": jax.devices()[0].client.platform_version.strip().replace("\n", ", "),
+    }
+
+
+def document(rows: Sequence[Row], versions: dict[str, Any]) -> dict[str, Any]:
     """One row per (set, impl, m, n, k), with the device, the versions and the method."""
-    versions = {"jax": jax.__version__, "jaxlib": jaxlib.version.__version__, "jax_fp8": jax_fp8.__version__}
-    text = {
+    return {
         "device": jax.devices()[0].device_kind,
         "driver": driver_version(),
         "date": datetime.date.today().isoformat(),
-        "versions": {**versions, "python": platform.python_version()},
+        "versions": versions,
         "method": METHOD,
-        "rows": rows,
+        "rows": list(rows),
     }
-    path.write_text(json.dumps(text, indent=1) + "\n")
 
 
-def write_plot(path: Path, rows: list[Row]) -> None:
-    """TFLOP/s over FLOP/byte, each implementation labelled beside its last point, under the H200's two ceilings."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.add_subplot()
-    measured = [r for r in rows if r["tflops"] > 0]
-    if not measured:
-        raise ValueError("--plot: no row is a product; quantisers have no place in a roofline of FLOPs")
-    impls = dict.fromkeys(r["impl"] for r in measured)
-    for impl in impls:
-        points = sorted((r["flops_per_byte"], r["tflops"]) for r in measured if r["impl"] == impl)
-        (dots,) = axes.plot(*zip(*points, strict=True), "o", label=impl)
-        axes.annotate(f" {impl}", points[-1], color=dots.get_color(), va="center")
-    low, high = min(r["flops_per_byte"] for r in measured) / 2, max(r["flops_per_byte"] for r in measured) * 8
-    ridge = FP8_TFLOPS / COPY_TBPS
-    axes.plot([low, ridge, high], [low * COPY_TBPS, FP8_TFLOPS, FP8_TFLOPS], color="0.6")
-    axes.annotate("FP8 peak 1979", (high, FP8_TFLOPS), color="0.4", ha="right", va="bottom")
-    axes.annotate("memory 4.3 TB/s", (low, low * COPY_TBPS), color="0.4", va="bottom")
-    axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel="FLOP per byte", ylabel="TFLOP/s")
-    axes.set_title(f"{jax.devices()[0].device_kind}, {datetime.date.today().isoformat()}")
-    figure.savefig(path, dpi=150)
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """One line per row: two runs can be compared line by line."""
+    head = json.dumps({key: value for key, value in document.items() if key != "rows"}, indent=1)
+    rows = ",\n".join("  " + json.dumps(row) for row in document["rows"])
+    path.write_text(f'{head[: -len("}")].rstrip()},\n "rows": [\n{rows}\n ]\n}}\n')
