@@ -71,7 +71,8 @@ sanitize() {
   return $status
 }
 
-bench() { PYTHONPATH=$site timeout 200 python3 -m jax_fp8.bench ${BENCH_ARGS:-} --json "$out/bench.json"; }
+# BENCH_ARGS: such as "--set decode --set prefill"; BENCH_TIMEOUT: seconds. PyTorch's products run where it is installed.
+bench() { PYTHONPATH=$site timeout "${BENCH_TIMEOUT:-560}" python3 -m jax_fp8.bench ${BENCH_ARGS:-} --json "$out/bench.json"; }
 
 train() { PYTHONPATH=$site timeout 300 python3 -m jax_fp8 --json "$out/train.json" 2>&1 | tail -n 60; }
 
