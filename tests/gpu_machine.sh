@@ -55,18 +55,22 @@ run_tests() {
   return $status
 }
 
+# All tools at once.
 sanitize() {
-  local tool status=0 skip
+  local tool status=0 skip pids=()
   for tool in memcheck racecheck synccheck initcheck; do
-    echo "-- $tool"
     skip=()
     # racecheck does not follow reads -> __syncwarp -> one lane's mbarrier arrival -> cp.async of another warp, and reports
     # the scales that come by cp.async; with an arrival from each lane it reports none (docs/engineering_log.md)
     [[ $tool == racecheck ]] && skip=(--skip "scales by cp.async")
-    timeout "${SANITIZE_TIMEOUT:-150}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
-      "$work/driver/jax_fp8_driver" --exact --repeats 2 "${skip[@]}" >"$out/$tool.log" 2>&1 ||
-      { status=1; grep -v '^ok' "$out/$tool.log" | head -n 25; }
-    tail -n 3 "$out/$tool.log"
+    timeout "${SANITIZE_TIMEOUT:-200}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+      "$work/driver/jax_fp8_driver" --exact --repeats 2 "${skip[@]}" >"$out/$tool.log" 2>&1 &
+    pids+=("$!:$tool")
+  done
+  for tool in "${pids[@]}"; do
+    wait "${tool%%:*}" || { status=1; grep -v '^ok' "$out/${tool#*:}.log" | head -n 25; }
+    echo "-- ${tool#*:}"
+    tail -n 3 "$out/${tool#*:}.log"
   done
   return $status
 }

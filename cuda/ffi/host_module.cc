@@ -30,10 +30,10 @@ nb::dict select_config(int64_t batch, int64_t m, int64_t n, int64_t k, int rows_
   const MatmulProblem p = problem(batch, m, n, k, rows_per_b_scale, out);
   const Choice choice = jax_fp8::host::select_config(p, num_sms, config);
   nb::dict result;
-  const auto& config = choice.candidate.config();
+  const auto& tile = choice.candidate.config();
   result["name"] = choice.candidate.name();
-  result["block_m"] = config.block_m;
-  result["block_n"] = config.block_n;
+  result["block_m"] = tile.block_m;
+  result["block_n"] = tile.block_n;
   result["split"] = choice.candidate.split();
   result["stages"] = choice.stages;
   result["raster_group"] = choice.grid.raster_group;

@@ -17,80 +17,26 @@ using tile::Family;
 using tile::TileConfig;
 
 // ---- cost model ---------------------------------------------------------------------------------
-// In microseconds, of an H200. Constants are measured (docs/engineering_log.md).
+// Microseconds of kernel time. Constants: fitted to every configuration's times on an H200 at 1 to 192 rows, and, for
+// the tensor rate, at 4096 and more (docs/engineering_log.md).
 
-constexpr double kStartUs = 3.0;                // launch, first access to memory, last store
+constexpr double kMemoryBytesPerUs = 3.45e6;    // DRAM, beside the write-back of what was in L2
+constexpr double kAgain = 0.35;                 // of that: b once more, out of L2, for every further tile along m
+constexpr double kL2BytesPerUs = 8.8e6;         // L2 to all SMs
+constexpr double kSmBytesPerUs = 83e3;          // into one SM
+constexpr double kLatencyUs = 1.3;              // a ring's bytes arrive once in this time
 constexpr double kMultiplyAddsPerClock = 4096;  // e4m3, one SM
-constexpr double kClockMhz = 1600;              // under load
-constexpr double kBoundaryClocks = 2500;        // of a persistent tile: drain, store, first data
-constexpr double kMemoryBytesPerUs = 3.9e6;     // DRAM
-constexpr double kL2BytesPerUs = 6.5e6;         // L2 to all SMs
-constexpr double kSmBytesPerUs = 70e3;          // into one SM
-constexpr double kStepUs = 0.3;                 // kSwapped: one stage of one CTA, when data waits
-constexpr double kCtaUs = 0.8;                  // kSwapped, kRegister: start and end of a CTA
-constexpr double kClusterUs = 0.6;              // sum over a cluster
+constexpr double kClocksPerUs = 1700;           // under load
+constexpr double kTileClocks = 2500;            // kTile: drain, store, first data of the next
+constexpr double kTileStartUs = 5.7;            // launch, first data, last store
+constexpr double kTileClusterUs = 9.1;          // sum over a cluster, 128 x 128 of them
+constexpr double kSwappedStartUs = 2.3;
+constexpr double kCtaUs = 0.95, kRowsOfCta = 26;   // kSwapped: start and end of a CTA, longer with more rows
+constexpr double kStepUs = 0.2, kRowsOfStep = 78;  // kSwapped: a stage when data waits
+constexpr double kClusterUs = 1.1;
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
-}
-
-struct Extents {
-  double tiles_m, tiles_n, ctas;
-};
-
-Extents extents(const Candidate& candidate, const MatmulProblem& p) {
-  const TileConfig& config = candidate.config();
-  const double tiles_m = static_cast<double>(tile::ceil_div(p.m, config.block_m));
-  const double tiles_n = static_cast<double>(tile::ceil_div(p.n, config.block_n));
-  return {tiles_m, tiles_n, tiles_m * tiles_n * static_cast<double>(p.batch) * candidate.split()};
-}
-
-// Every operand and result once.
-double memory_us(const MatmulProblem& p) {
-  const double codes = static_cast<double>(p.a_batch * p.m + p.b_batch * p.n) * static_cast<double>(p.k);
-  return (codes + static_cast<double>(p.batch * p.m * p.n * size_of(p.out))) / kMemoryBytesPerUs;
-}
-
-// Persistent CTAs, one an SM (or one a part of a tile). A k block takes its multiply-adds at the tensor rate times the
-// share of it that this tile was measured to reach.
-double tile_us(const Candidate& candidate, const MatmulProblem& p, double ctas, int num_sms) {
-  const TileConfig& config = candidate.config();
-  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
-  const double k_block_clocks = config.block_m * config.block_n * tile::kBlockK / kMultiplyAddsPerClock /
-                                tile::shape_of(candidate.index).tensor_use;
-  const double clocks = ceil_div(ctas, num_sms) * (k_blocks * k_block_clocks + kBoundaryClocks);
-  return std::max(clocks / kClockMhz, memory_us(p)) + (candidate.split_log2 > 0 ? kClusterUs : 0);
-}
-
-// CTAs come in rounds of as many as fit. Bound by memory, by L2, by what flows into the busiest SM, or by the steps of
-// a CTA.
-double swapped_us(const Candidate& candidate, const MatmulProblem& p, double ctas, int ctas_per_sm, int num_sms) {
-  const TileConfig& config = candidate.config();
-  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
-  const double steps = ceil_div(k_blocks, config.k_blocks_per_stage);
-  const double cta_bytes = k_blocks * (config.block_m + config.block_n) * tile::kBlockK;
-  const double rounds = ceil_div(ctas, num_sms * ctas_per_sm);
-  const double flow =
-      std::max({memory_us(p), ctas * cta_bytes / kL2BytesPerUs, ceil_div(ctas, num_sms) * cta_bytes / kSmBytesPerUs});
-  return kStartUs + std::max(flow, rounds * steps * kStepUs) + rounds * kCtaUs +
-         (candidate.split_log2 > 0 ? kClusterUs : 0);
-}
-
-double register_us(const Candidate& candidate, const MatmulProblem& p, double ctas, double warps, int num_sms) {
-  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
-  const double rounds = ceil_div(ctas * warps, 16.0 * num_sms);
-  const double again = ceil_div(static_cast<double>(p.m), 8);  // b is read so often
-  return kStartUs + std::max(memory_us(p) * again, rounds * ceil_div(k_blocks, warps) * kStepUs) + kCtaUs +
-         (candidate.split_log2 > 0 ? kClusterUs : 0);
-}
-
-// ---- plan ---------------------------------------------------------------------------------------
-
-// kTile: tiles along m that run together: 8, or all of up to 4096 rows where k is short and output traffic counts
-// (measured).
-int raster_group(const MatmulProblem& p, double tiles_m) {
-  const double wanted = p.k <= 1536 && p.m <= 4096 ? 32 : 8;
-  return static_cast<int>(std::max(1.0, std::min(tiles_m, wanted)));
 }
 
 // kSwapped: as many CTAs an SM as there are, then as many slots of the ring as fit.
@@ -111,11 +57,69 @@ Residency residency(const Candidate& candidate, const MatmulProblem& p, double c
   }
 }
 
-// kRegister: enough warps for about 16 an SM, at most one a k block.
-int register_warps(const Candidate& candidate, const MatmulProblem& p, double ctas, int num_sms) {
-  const double k_blocks = ceil_div(static_cast<double>(p.num_k_blocks()), candidate.split());
-  const double wanted = std::max(4.0, std::ceil(16.0 * num_sms / ctas));
-  return static_cast<int>(std::min({wanted, k_blocks, double{TileConfig::kMaxWarps}}));
+// CTAs that an SM's share of the device holds; clusters leave some SMs unused.
+double slots(const Candidate& candidate, int ctas_per_sm, int num_sms) {
+  return ctas_per_sm * (candidate.split() <= 2 ? num_sms : std::floor(num_sms * 10.0 / 11.0));
+}
+
+// What all kernels share: the tiles of a candidate, what a CTA loads, what the product must move at least.
+struct Work {
+  double tiles_m, tiles_n, ctas;
+  double k_blocks;   // of a CTA and tile
+  double cta_bytes;  // that it loads
+  double moved;      // every operand and result once, b a little more often
+
+  Work(const Candidate& candidate, const MatmulProblem& p) {
+    const TileConfig& config = candidate.config();
+    tiles_m = static_cast<double>(tile::ceil_div(p.m, config.block_m));
+    tiles_n = static_cast<double>(tile::ceil_div(p.n, config.block_n));
+    ctas = tiles_m * tiles_n * static_cast<double>(p.batch) * candidate.split();
+    k_blocks = static_cast<double>(tile::ceil_div(p.num_k_blocks(), candidate.split()));
+    const int64_t rows = std::min<int64_t>(p.m, config.block_m);  // what lies outside of the array costs nothing
+    cta_bytes = k_blocks * static_cast<double>(rows + config.block_n) * tile::kBlockK;
+    const double a_rows = static_cast<double>(p.a_batch * p.m), b_rows = static_cast<double>(p.b_batch * p.n);
+    const double again = config.family == Family::kSwapped ? kAgain * (tiles_m - 1) : 0;
+    moved = (a_rows + b_rows * (1 + again)) * static_cast<double>(p.k) +
+            static_cast<double>(p.batch * p.m * p.n * size_of(p.out));
+  }
+  double memory_us() const { return moved / kMemoryBytesPerUs; }
+  double flow_us(int num_sms) const { return ceil_div(ctas, num_sms) * cta_bytes / kSmBytesPerUs; }
+};
+
+// Persistent CTAs, one an SM (or one a part of a tile). A k block takes its multiply-adds at the tensor rate times the
+// share of it that this tile was measured to reach.
+double tile_us(const Candidate& candidate, const Work& work, int num_sms) {
+  const TileConfig& config = candidate.config();
+  const double k_block_clocks = config.block_m * config.block_n * tile::kBlockK / kMultiplyAddsPerClock /
+                                tile::shape_of(candidate.index).tensor_use;
+  const double rounds = ceil_div(work.ctas, slots(candidate, 1, num_sms));
+  const double compute_us = rounds * (work.k_blocks * k_block_clocks + kTileClocks) / kClocksPerUs;
+  return kTileStartUs + std::max({work.memory_us(), work.flow_us(num_sms), compute_us}) +
+         (candidate.split_log2 > 0 ? kTileClusterUs : 0);
+}
+
+// CTAs come in rounds of as many as fit. Bound by memory, by L2, by what flows into the busiest SM or is on its way
+// there, or by the steps of a CTA.
+double swapped_us(const Candidate& candidate, const Work& work, const Residency& resident, int num_sms) {
+  const TileConfig& config = candidate.config();
+  const double rounds = ceil_div(work.ctas, slots(candidate, resident.ctas_per_sm, num_sms));
+  const double on_sm = ceil_div(work.ctas, num_sms);
+  const double in_flight = std::min<double>(resident.ctas_per_sm, on_sm) * resident.stages * config.stage_bytes();
+  const double step_us = kStepUs * (1 + config.block_m / kRowsOfStep);
+  return kSwappedStartUs +
+         std::max({work.memory_us(), work.ctas * work.cta_bytes / kL2BytesPerUs, work.flow_us(num_sms),
+                   on_sm * work.cta_bytes / in_flight * kLatencyUs,
+                   rounds * ceil_div(work.k_blocks, config.k_blocks_per_stage) * step_us}) +
+         rounds * kCtaUs * (1 + config.block_m / kRowsOfCta) + (candidate.split_log2 > 0 ? kClusterUs : 0);
+}
+
+// ---- plan ---------------------------------------------------------------------------------------
+
+// kTile: tiles along m that run together: 8, or all of up to 4096 rows where k is short and output traffic counts
+// (measured).
+int raster_group(const MatmulProblem& p, double tiles_m) {
+  const double wanted = p.k <= 1536 && p.m <= 4096 ? 32 : 8;
+  return static_cast<int>(std::max(1.0, std::min(tiles_m, wanted)));
 }
 
 constexpr double kMaxCtas = std::numeric_limits<int32_t>::max() / 2;  // the persistent loop adds num_ctas to an index
@@ -123,12 +127,13 @@ constexpr int64_t kMaxRows = 65535;                                   // of a gr
 
 std::optional<Choice> plan(const Candidate& candidate, const MatmulProblem& p, int num_sms) {
   const TileConfig& config = candidate.config();
-  const auto [tiles_m, tiles_n, ctas] = extents(candidate, p);
+  const Work work(candidate, p);
+  const double ctas = work.ctas;
   if (ctas > kMaxCtas || (config.family != Family::kTile && p.batch > kMaxRows)) return std::nullopt;
   Choice choice{.candidate = candidate,
                 .stages = config.stages,
-                .grid = {static_cast<int>(tiles_m), static_cast<int>(tiles_n), static_cast<int>(p.batch),
-                         raster_group(p, tiles_m)},
+                .grid = {static_cast<int>(work.tiles_m), static_cast<int>(work.tiles_n), static_cast<int>(p.batch),
+                         raster_group(p, work.tiles_m)},
                 .launch = {static_cast<int>(ctas / static_cast<double>(p.batch)), static_cast<int>(p.batch),
                            config.threads(), candidate.split()},
                 .waves = ctas / num_sms,
@@ -140,18 +145,12 @@ std::optional<Choice> plan(const Candidate& candidate, const MatmulProblem& p, i
     case Family::kTile:
       choice.launch.blocks = static_cast<int>(candidate.split_log2 > 0 ? ctas : std::min<double>(ctas, num_sms));
       choice.launch.rows = 1;
-      choice.cost_us = tile_us(candidate, p, ctas, num_sms);
+      choice.cost_us = tile_us(candidate, work, num_sms);
       break;
     case Family::kSwapped: {
       const Residency resident = residency(candidate, p, ctas, num_sms);
       choice.stages = resident.stages;
-      choice.cost_us = swapped_us(candidate, p, ctas, resident.ctas_per_sm, num_sms);
-      break;
-    }
-    case Family::kRegister: {
-      const int warps = register_warps(candidate, p, ctas, num_sms);
-      choice.launch.threads = 32 * warps;
-      choice.cost_us = register_us(candidate, p, ctas, warps, num_sms);
+      choice.cost_us = swapped_us(candidate, work, resident, num_sms);
       break;
     }
   }
@@ -192,7 +191,7 @@ Choice choose(const MatmulProblem& p, int num_sms) {
     }
   });
   if (!best) throw std::invalid_argument("blockwise_matmul: more than 2^30 output tiles: " + p.describe());
-  if (measured && measured->candidate.name() != best->candidate.name()) {
+  if (measured && measured->candidate != best->candidate) {
     measured->why = Choice::Why::kMeasured;
     next = best;
     best = measured;

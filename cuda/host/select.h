@@ -18,6 +18,7 @@ struct Candidate {
   int index;  // in tile::kSm90Configs
   int split_log2;
 
+  bool operator==(const Candidate&) const = default;
   const tile::TileConfig& config() const;
   int split() const { return 1 << split_log2; }
   std::string name() const;  // "128x256": block_m x block_n; "16x64/4": k split over 4 CTAs

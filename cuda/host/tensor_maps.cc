@@ -78,10 +78,8 @@ TensorMap out_map(const MatmulProblem& p, const TileConfig& config, void* data) 
 tile::MatmulParams matmul_params(const MatmulProblem& p, const Choice& choice, const MatmulBuffers& buffers) {
   const TileConfig& config = choice.candidate.config();
   tile::MatmulParams params{};
-  if (config.family != tile::Family::kRegister) {
-    params.a = codes_map("a", buffers.a, p, p.m, p.a_batch, config, config.block_m);
-    params.b = codes_map("b", buffers.b, p, p.n, p.b_batch, config, config.block_n);
-  }
+  params.a = codes_map("a", buffers.a, p, p.m, p.a_batch, config, config.block_m);
+  params.b = codes_map("b", buffers.b, p, p.n, p.b_batch, config, config.block_n);
   if (config.family == tile::Family::kTile) {
     if (!p.scales_by_copy()) {
       params.a_scales = scales_map("a.scales", buffers.a_scales, p.num_k_blocks(), p.m, p.a_batch, config.block_m);
@@ -91,15 +89,12 @@ tile::MatmulParams matmul_params(const MatmulProblem& p, const Choice& choice, c
     }
     if (p.store_by_tma()) params.out = out_map(p, config, buffers.out);
   }
-  params.a_data = static_cast<const uint8_t*>(buffers.a);
-  params.b_data = static_cast<const uint8_t*>(buffers.b);
   params.a_scale_data = static_cast<const float*>(buffers.a_scales);
   params.b_scale_data = static_cast<const float*>(buffers.b_scales);
   params.out_data = buffers.out;
   params.m = static_cast<int>(p.m);
   params.n = static_cast<int>(p.n);
   params.num_k_blocks = static_cast<int>(p.num_k_blocks());
-  params.k_pitch = static_cast<int>(p.padded_k());
   params.a_batch = static_cast<int>(p.a_batch);
   params.b_batch = static_cast<int>(p.b_batch);
   params.grid = choice.grid;

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "pipeline/ring_cursor.h"
-#include "ptx/copy.h"
+#include "ptx/kernel.h"
 #include "ptx/mbarrier.h"
 #include "ptx/thread.h"
 #include "tile/config.h"
@@ -35,12 +35,16 @@ struct InputRing {
   BlockwiseFp8TilePayload<C> payload[C.stages];
   static_assert(sizeof(BlockwiseFp8TilePayload<C>) == C.stage_bytes());
 
-  // One thread, before the block barrier.
-  __device__ void init(bool scales_by_copy) {
-    for (int i = 0; i < C.stages; ++i) {
+  // All lanes of one warp, before the block barrier.
+  __device__ void init(int stages, bool scales_by_copy) {
+    static_assert(C.stages <= ptx::kWarpSize);
+    const int i = ptx::lane_index();
+    if (i < stages) {
       ptx::barrier_init(full[i], C.full_arrivals(scales_by_copy));
       ptx::barrier_init(empty[i], C.empty_arrivals());
+      ptx::fence_barrier_init();
     }
+    ptx::warp_sync();
   }
 };
 

@@ -44,7 +44,12 @@ __device__ __forceinline__ void tma_load(void* destination, const TensorMap& map
       : "memory");
 }
 
-// The L2 policy for what is read once: it goes first. Section 9.7.9.18.
+// L2 policies. Section 9.7.9.18. What is read once goes first, the rest by age.
+__device__ __forceinline__ uint64_t evict_normal() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 __device__ __forceinline__ uint64_t evict_first() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));

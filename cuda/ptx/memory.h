@@ -13,25 +13,6 @@ __device__ __forceinline__ float load_readonly(const float* pointer) {
   return __ldg(pointer);
 }
 
-// 16 bytes from an address that is a multiple of 16.
-struct Words {
-  uint32_t word[4];
-};
-__device__ __forceinline__ Words load_words(const void* pointer) {  // read by several CTAs
-  Words w;
-  asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
-               : "l"(pointer));
-  return w;
-}
-__device__ __forceinline__ Words stream_words(const void* pointer) {  // read once, with its neighbours
-  Words w;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
-               : "l"(pointer));
-  return w;
-}
-
 __device__ __forceinline__ float load_shared(const float* pointer) {
   float value;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared_address(pointer)));

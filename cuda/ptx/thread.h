@@ -20,9 +20,6 @@ __device__ __forceinline__ int block_index() {
 __device__ __forceinline__ int block_index_y() {
   return static_cast<int>(blockIdx.y);
 }
-__device__ __forceinline__ int num_threads() {
-  return static_cast<int>(blockDim.x);
-}
 __device__ __forceinline__ int num_blocks() {
   return static_cast<int>(gridDim.x);
 }

@@ -23,13 +23,13 @@ __global__ void __launch_bounds__(Config::kConfig.threads(), 1)
   constexpr tile::TileConfig C = Config::kConfig;
   auto& shared = *static_cast<SharedStorage<C>*>(ptx::dynamic_shared_memory());
   const int warp = ptx::warp_index();
-  if (ptx::thread_index() == 0) {
-    shared.input.init(params.scales_by_copy);
-    if constexpr (C.can_split()) SharedStorage<C>::Sums::init(shared.sums_landed, 1);
-    ptx::fence_barrier_init();
+  using Sums = pipeline::TileSum<C>;
+  if (warp == C.load_warp()) {
+    shared.input.init(C.stages, params.scales_by_copy);
+    if (C.can_split() && ptx::elect_one()) Sums::init(shared.sums_landed);
   }
   ptx::block_sync();
-  if constexpr (C.can_split()) SharedStorage<C>::Sums::arrive(params.split_log2);
+  if constexpr (C.can_split()) Sums::arrive(params.split_log2);
 
   const int cta = ptx::block_index() >> params.split_log2;
   const int rank = ptx::block_index() - (cta << params.split_log2);
@@ -38,6 +38,7 @@ __global__ void __launch_bounds__(Config::kConfig.threads(), 1)
   if (warp >= C.load_warp()) {
     ptx::shrink_registers<C.kLoadRegisters>();
     if (warp == C.load_warp()) LoadWarpContext<C>(params, shared.input).run(schedule, range);
+    if constexpr (C.can_split()) Sums::leave(params.split_log2);
   } else {
     ptx::grow_registers<C.kMathRegisters>();
     MathWarpContext<C>(params, shared, warp / 4).run(schedule, rank, range);

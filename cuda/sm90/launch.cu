@@ -5,7 +5,6 @@
 
 #include "ptx/kernel.h"
 #include "sm90/kernel.h"
-#include "sm90/register_kernel.h"
 #include "sm90/swapped_kernel.h"
 #include "tile/sm90_configs.h"
 
@@ -30,12 +29,10 @@ constexpr Entry entry() {
     constexpr int kSplit = C.can_split() ? C.sum_bytes() - static_cast<int>(sizeof(Storage::output)) : 0;
     static_assert(sizeof(Storage) + kSplit <= tile::max_shared_bytes(1), "more shared memory than an SM has");
     return {blockwise_fp8_matmul_sm90<Configured<C>>, sizeof(Storage), 0, kSplit};
-  } else if constexpr (C.family == tile::Family::kSwapped) {
+  } else {
     constexpr int kRing = C.stages * C.stage_bytes(), kHead = static_cast<int>(sizeof(SwappedStorage<C>)) - kRing;
     static_assert(kHead == tile::kSwappedHeadBytes && kHead + kRing <= tile::max_shared_bytes(1));
     return {blockwise_fp8_matmul_swapped_sm90<Configured<C>>, kHead, C.stage_bytes(), C.sum_bytes()};
-  } else {
-    return {blockwise_fp8_matvec_sm90<Configured<C>>, sizeof(RegisterStorage<C>), 0, 0};
   }
 }
 
@@ -50,8 +47,8 @@ const auto kEntries = entries(std::make_index_sequence<tile::kSm90Configs.size()
 
 cudaError_t prepare() {
   for (const Entry& entry : kEntries) {
-    if (const auto error = ptx::reserve_shared_memory(entry.kernel, entry.shared_bytes + entry.split_bytes))
-      return error;
+    const int most = entry.stage_bytes > 0 ? tile::max_shared_bytes(1) : entry.bytes(0, true);
+    if (const auto error = ptx::reserve_shared_memory(entry.kernel, most)) return error;
   }
   return cudaSuccess;
 }

@@ -169,11 +169,10 @@ class MathWarpContext {
   }
 
   __device__ void store_sum_of_cluster(const Accumulators& accum, const tile::WorkTile& tile, int rank) {
-    typename SharedStorage<C>::Sums sums(shared_.output, shared_.sums_landed, params_.split_log2, rank, 1,
-                                         ptx::kWarpgroupSize * C.math_warpgroups());
+    pipeline::TileSum<C> sums(shared_.output, shared_.sums_landed, params_.split_log2, rank);
     sums.wait();
     sums.put(
-        0, accum[0], [&](int i) { return first_row_ + fragment_.row(tile::Fragment::half(i)); },
+        accum[0], [&](int i) { return first_row_ + fragment_.row(tile::Fragment::half(i)); },
         [&](int i) { return fragment_.column(i); });
     sums.publish();
     store_sums<C>(params_, tile, sums);

@@ -13,11 +13,10 @@ namespace jax_fp8::sm90 {
 
 // All threads that put, after sums.publish.
 template <tile::TileConfig C>
-__device__ void store_sums(const tile::MatmulParams& params, const tile::WorkTile& tile,
-                           pipeline::SplitSum<C.block_m, C.block_n>& sums) {
+__device__ void store_sums(const tile::MatmulParams& params, const tile::WorkTile& tile, pipeline::TileSum<C>& sums) {
   constexpr int kFours = C.block_n / 4;
-#pragma unroll 1
-  for (int i = ptx::thread_index(); i < sums.rows_per_owner() * kFours; i += sums.threads()) {
+#pragma unroll 2
+  for (int i = ptx::thread_index(); i < sums.rows_per_owner() * kFours; i += sums.kNumThreads) {
     const int owned = i / kFours, in_tile = i % kFours * 4;
     const int row = tile.m * C.block_m + sums.first_row() + owned;
     if (row >= params.m) continue;

@@ -32,7 +32,13 @@ class SwappedLoadWarpContext {
         a_scales_(params.a_scale_data + kb_ * a_scale_step_ + static_cast<int64_t>(a_batch_) * params.m + a_row_ +
                   lane_),
         b_scales_(params.b_block_scales(part.tile.batch, b_row_) + kb_ + lane_),
-        read_once_(ptx::evict_first()) {}
+        b_policy_(params.grid.tiles_m == 1 ? ptx::evict_first() : ptx::evict_normal()) {}
+
+  __device__ void prefetch() {
+    if (!ptx::elect_one()) return;
+    ptx::prefetch_tensor_map(params_.b);
+    ptx::prefetch_tensor_map(params_.a);
+  }
 
   // All lanes of one warp.
   __device__ void run() {
@@ -49,13 +55,13 @@ class SwappedLoadWarpContext {
  private:
   __device__ void load_tiles(pipeline::InputProducerStage<C>& stage) {
     if (params_.whole_k_blocks) {  // the weights first: they come from far
-      ptx::tma_load(stage.payload.b, params_.b, stage.full, 0, b_row_, kb_, b_batch_, read_once_);
+      ptx::tma_load(stage.payload.b, params_.b, stage.full, 0, b_row_, kb_, b_batch_, b_policy_);
       ptx::tma_load(stage.payload.a, params_.a, stage.full, 0, a_row_, kb_, a_batch_);
       return;
     }
     for (int i = 0; i < C.k_blocks_per_stage; ++i) {
       const int k = (kb_ + i) * tile::kBlockK;
-      ptx::tma_load(stage.payload.b[i], params_.b, stage.full, k, b_row_, 0, b_batch_, read_once_);
+      ptx::tma_load(stage.payload.b[i], params_.b, stage.full, k, b_row_, 0, b_batch_, b_policy_);
       ptx::tma_load(stage.payload.a[i], params_.a, stage.full, k, a_row_, 0, a_batch_);
     }
   }
@@ -85,7 +91,7 @@ class SwappedLoadWarpContext {
   int lane_;
   int64_t a_scale_step_;
   const float *a_scales_, *b_scales_;  // this lane's next ones
-  uint64_t read_once_;                 // L2 policy
+  uint64_t b_policy_;                  // of L2
 };
 
 }  // namespace jax_fp8::sm90

@@ -22,10 +22,8 @@ namespace jax_fp8::sm90 {
 template <tile::TileConfig C>
 class SwappedMathWarpContext {
  public:
-  using Sums = pipeline::SplitSum<C.block_m, C.block_n>;
-
-  __device__ SwappedMathWarpContext(const tile::MatmulParams& params, pipeline::InputRing<C>& ring, const Sums& sums,
-                                    const tile::TilePart& part, int warpgroup)
+  __device__ SwappedMathWarpContext(const tile::MatmulParams& params, pipeline::InputRing<C>& ring,
+                                    const pipeline::TileSum<C>& sums, const tile::TilePart& part, int warpgroup)
       : params_(params),
         part_(part),
         inputs_(ring, params.stages),
@@ -41,7 +39,7 @@ class SwappedMathWarpContext {
     sums_.wait();
     // the fragment's rows are columns of the result, and its columns are rows
     sums_.put(
-        0, accum, [&](int i) { return first_row_ + fragment_.column(i); },
+        accum, [&](int i) { return first_row_ + fragment_.column(i); },
         [&](int i) { return first_column_ + fragment_.row(tile::Fragment::half(i)); });
     sums_.publish();
     store_sums<C>(params_, part_.tile, sums_);
@@ -87,7 +85,7 @@ class SwappedMathWarpContext {
   const tile::MatmulParams& params_;
   const tile::TilePart& part_;
   pipeline::InputConsumer<C> inputs_;
-  Sums sums_;
+  pipeline::TileSum<C> sums_;
   int first_row_, first_column_;  // of this warpgroup in the tile
   tile::Fragment fragment_;
 };

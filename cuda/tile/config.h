@@ -18,11 +18,10 @@ constexpr int size_of(OutType out) {
   return out == OutType::kFloat32 ? 4 : 2;
 }
 
-// Three kernels by the number of rows of a.
+// Two kernels, by the number of rows of a.
 enum class Family {
-  kTile,      // any m: a on the 64 rows of WGMMA, persistent
-  kSwapped,   // small m: b on the 64 rows of WGMMA, a's few rows are its columns; k may be split over a cluster
-  kRegister,  // m <= 8: b from global memory straight to registers, mma.sync; k is split over warps and a cluster
+  kTile,     // any m: a on the 64 rows of WGMMA, persistent
+  kSwapped,  // few: b on the 64 rows of WGMMA, a's rows are its columns
 };
 
 // Shared memory of each of several CTAs of an SM: it has 228 KiB and keeps one for each (CUDA C++ Programming Guide,
@@ -40,9 +39,9 @@ struct TileConfig {
   Family family;
   int block_m;             // rows of a CTA's output tile
   int block_n;             // columns
-  int wave_n;              // accumulators of one instruction: 64 (kRegister: 16) times wave_n elements, one partial
-  int stages;              // slots of the input ring, at most; kRegister: 0
-  int k_blocks_per_stage;  // kTile: 1; kRegister: k blocks that a warp loads at once
+  int wave_n;              // columns of one wave: one WGMMA's accumulators, one partial
+  int stages;              // slots of the input ring, at most
+  int k_blocks_per_stage;  // kTile: 1
   int unroll;              // kTile: k blocks in the unrolled loop body
   int ctas_per_sm;         // that registers allow
   int rows_per_b_scale;    // granularity of b: 128 (128x128 blocks) or 1 (1x128 blocks)
@@ -69,7 +68,6 @@ struct TileConfig {
   constexpr bool can_split() const {
     return family != Family::kTile || (rows_per_b_scale == kScaleBlock && waves() == 1 && block_n == 128);
   }
-  static constexpr int kMaxWarps = 16;  // kRegister
 
   // B scales of 128x128 blocks. A tile starts `offset` columns into its first block, a multiple of b_offset_step().
   constexpr int b_offset_step() const { return std::gcd(block_n, kScaleBlock); }
@@ -116,9 +114,6 @@ struct TileConfig {
       case Family::kSwapped:
         return (block_n == kWaveM || block_n == 2 * kWaveM) && block_m % wave_n == 0 && block_m % kMaxSplit == 0 &&
                stages >= 2 && k_blocks_per_stage >= 1 && rows_per_b_scale == kScaleBlock;
-      case Family::kRegister:
-        return block_m == kMaxSplit && wave_n == block_m && block_n == 16 && k_blocks_per_stage >= 1 &&
-               rows_per_b_scale == kScaleBlock;
     }
     return false;
   }

@@ -25,14 +25,11 @@ struct MatmulParams {
   ptx::TensorMap b_scales;  // (n, batch, k blocks), box (block_n, 1, 1); for 1x128 blocks of b, else unused
   ptx::TensorMap out;       // (n, m, batch), box (128 bytes, 64, 1), swizzled; unused where not store_by_tma
 
-  const uint8_t* a_data;      // [batch][m][k_pitch]
-  const uint8_t* b_data;      // [batch][n][k_pitch]
   const float* a_scale_data;  // [k blocks][batch][m]
   const float* b_scale_data;  // [batch][ceil(n / 128)][k blocks], or [k blocks][batch][n] for 1x128 blocks
   void* out_data;             // [batch][m][n]
 
   int m, n, num_k_blocks;
-  int k_pitch;           // bytes from row to row of codes, a multiple of 16
   int a_batch, b_batch;  // extents of the operands' batch dimension: the product's, or 1
   TileGrid grid;
   bool scales_by_copy;  // m (or, for 1x128 blocks, n) % 4 != 0: TMA can't stride over the scales, cp.async can

@@ -8,29 +8,32 @@
 
 namespace jax_fp8::tile {
 
-// A tile of the table, for all output types. `tensor_use`: the share of the tensor cores' rate that it reaches in a
-// long k loop, measured on an H200 (docs/engineering_log.md).
+// A tile of the table, for all output types. `tensor_use`: the share of the tensor cores' rate (at 1.7 GHz) that it
+// reaches in a long k loop, measured on an H200 (docs/engineering_log.md); kSwapped is never bound by it.
 struct TileShape {
   Family family;
   int block_m, block_n, wave_n, stages, k_blocks_per_stage, unroll, ctas_per_sm, rows_per_b_scale;
   double tensor_use;
 };
 
+// clang-format off
 inline constexpr TileShape kSm90Shapes[] = {
-    {Family::kTile, 128, 256, 128, 3, 1, 8, 1, 128, 0.88},  // two n128 waves share one partial; three stages suffice
-    {Family::kTile, 128, 192, 192, 4, 1, 8, 1, 128, 0.90},  // one wave, two B scales at column 64 or 128
-    {Family::kTile, 128, 176, 176, 4, 1, 1, 1, 128, 0.84},  // up to three B scales at eight places: 2112 = 12 x 176
-    {Family::kTile, 128, 144, 144, 5, 1, 1, 1, 128, 0.81},  // 576 = 4 x 144
-    {Family::kTile, 128, 128, 128, 4, 1, 8, 1, 128, 0.64},  // few rows: k may be split
-    {Family::kTile, 128, 160, 160, 4, 1, 2, 1, 1, 0.60},    // weight gradient: 40 column scales a thread
-    {Family::kTile, 128, 128, 128, 5, 1, 4, 1, 1, 0.55},
-    // few rows; stages: as many as fit, see host/select
-    {Family::kSwapped, 64, 128, 64, 4, 2, 1, 1, 128, 0},
-    {Family::kSwapped, 64, 64, 64, 6, 2, 1, 3, 128, 0},
-    {Family::kSwapped, 32, 64, 32, 8, 2, 1, 3, 128, 0},
-    {Family::kSwapped, 16, 64, 16, 8, 2, 1, 4, 128, 0},
-    {Family::kRegister, 8, 16, 8, 0, 1, 1, 1, 128, 0},
+    //               block        stages  unroll     b scale
+    // family        m    n  wave   |  k   |  CTAs     |  use
+    {Family::kTile, 128, 256, 128,  3, 1,  8,  1,    128, 0.85},   // two n128 waves share one partial
+    {Family::kTile, 128, 192, 192,  4, 1,  8,  1,    128, 0.845},  // one wave, two B scales at column 64 or 128
+    {Family::kTile, 128, 176, 176,  4, 1,  1,  1,    128, 0.79},   // up to three B scales; 2112 = 12 x 176
+    {Family::kTile, 128, 144, 144,  5, 1,  1,  1,    128, 0.775},  // 576 = 4 x 144
+    {Family::kTile, 128, 128, 128,  4, 1,  8,  1,    128, 0.81},   // few rows: k may be split
+    {Family::kTile, 128, 160, 160,  4, 1,  2,  1,      1, 0.65},   // weight gradient: 40 column scales a thread
+    {Family::kTile, 128, 128, 128,  5, 1,  4,  1,      1, 0.645},
+    // few rows; slots: as many as fit beside each other, see host/select
+    {Family::kSwapped, 64, 128, 64, 4, 2,  1,  1,    128, 0},
+    {Family::kSwapped, 64,  64, 64, 6, 2,  1,  3,    128, 0},
+    {Family::kSwapped, 32,  64, 32, 8, 2,  1,  3,    128, 0},
+    {Family::kSwapped, 16,  64, 16, 8, 2,  1,  4,    128, 0},
 };
+// clang-format on
 inline constexpr OutType kOutTypes[] = {OutType::kBfloat16, OutType::kFloat16, OutType::kFloat32};
 
 inline constexpr auto kSm90Configs = [] {

@@ -264,6 +264,7 @@ constexpr Shape kShapes[] = {
     {"float32 by TMA, others by elements", 0, 0, 132, 260, 256},
     {"padded rows", 0, 0, 132, 264, 200},
     {"the ring wraps", 0, 0, 68, 136, 2512},
+    {"the ring wraps, whole k blocks", 0, 0, 17, 200, 2560},
     {"several raster groups", 0, 0, 1156, 264, 1616},
     {"one row", 0, 0, 1, 384, 512},
     {"one column", 0, 0, 260, 1, 272},
@@ -272,6 +273,8 @@ constexpr Shape kShapes[] = {
     {"batch of b", 0, 3, 72, 264, 144},
     {"batch of b, nothing by TMA but codes", 0, 3, 70, 133, 144},
     {"both batched", 3, 3, 72, 136, 272},
+    {"both batched, whole k blocks", 3, 3, 72, 136, 384},
+    {"batch of b, whole k blocks", 0, 3, 5, 133, 2432},
     {"both batched, every route", 2, 2, 129, 257, 130},
     {"more tiles than SMs", 0, 0, 1540, 2824, 144},
     {"more tiles than SMs, batched", 24, 24, 132, 520, 144},
@@ -448,10 +451,17 @@ std::string compare(const Shape& s, OutType type, const std::vector<uint32_t>& g
   return line;
 }
 
+bool scales_by_copy(const std::string& config, const MatmulProblem& problem) {
+  if (problem.is_empty() || problem.k == 0) return false;
+  const int num_sms = jax_fp8::host::device_info(kDevice).num_sms;
+  const auto family = select_config(problem, num_sms, config).candidate.config().family;
+  return problem.scales_by_copy() || family == jax_fp8::tile::Family::kSwapped;
+}
+
 std::string matmul_label(const char* kind, const std::string& config, const MatmulProblem& problem, const Shape& s) {
   return std::string(kind) + " " + (config.empty() ? "automatic" : config) + " " + name_of(problem.out) + " b " +
          std::to_string(problem.rows_per_b_scale) + "x128: " + s.label() +
-         (problem.scales_by_copy() ? ", scales by cp.async" : "");
+         (scales_by_copy(config, problem) ? ", scales by cp.async" : "");
 }
 
 // All configurations and the automatic choice, all output types, both granularities. Adds to `launched` what ran.
@@ -751,9 +761,9 @@ void bench(int64_t m, int64_t n, int64_t k) {
     for (const std::string& config : configs) {
       if (config.find(options.filter) == std::string::npos) continue;
       const auto choice = select_config(problem, jax_fp8::host::device_info(kDevice).num_sms, config);
-      if (choice.candidate.config().family != jax_fp8::tile::Family::kTile &&
-          choice.candidate.config().block_m * 16 < m)
-        continue;  // made for few rows
+      const auto& tile = choice.candidate.config();
+      const bool for_few_rows = tile.family != jax_fp8::tile::Family::kTile || choice.candidate.split() > 1;
+      if (for_few_rows && tile.block_m * 16 < m) continue;
       std::this_thread::sleep_for(idle);
       for (int i = 0; i < 3; ++i) run(config);
       for (int i = 0; i < 10; ++i) {  // the host runs ahead from here on: nothing waits for it
@@ -788,7 +798,7 @@ int test() {
   for (const Shape& s : kShapes) test_matmul(report, s, launched);
   for (const Shape& s : kShapes) {
     const std::string what = s.what;
-    if (what == "the ring wraps" || what.starts_with("more tiles than SMs")) test_repeats(report, s);
+    if (what.starts_with("the ring wraps") || what.starts_with("more tiles than SMs")) test_repeats(report, s);
   }
   if (options.filter.empty() && options.skip.empty()) {
     report.run("every configuration of the table was launched", [&] {

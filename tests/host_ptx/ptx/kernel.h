@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ptx/launch_shape.h"
+
 #define __device__
 #define __global__
 #define __forceinline__
@@ -17,7 +19,7 @@ inline constexpr int kWarpgroupSize = 128;
 template <typename Params>
 cudaError_t reserve_shared_memory(void (*kernel)(Params), int shared_bytes);
 template <typename Params>
-cudaError_t launch(void (*kernel)(Params), int grid, int block, int shared_bytes, cudaStream_t stream,
+cudaError_t launch(void (*kernel)(Params), const LaunchShape& shape, int shared_bytes, cudaStream_t stream,
                    const Params& params);
 
 }  // namespace jax_fp8::ptx

@@ -15,9 +15,10 @@ enum class TensorMapType { kByte, kFloat32, kBfloat16, kFloat16 };
 enum class TensorMapSwizzle { kNone, k128Bytes };
 
 struct TensorMapShape {
-  uint64_t extent[3];
-  uint64_t stride[2];
-  uint32_t box[3];
+  uint32_t rank;
+  uint64_t extent[4];
+  uint64_t stride[3];
+  uint32_t box[4];
 };
 
 const void* tensor_map_encoder();

@@ -10,6 +10,7 @@ namespace jax_fp8::ptx {
 int thread_index();
 int lane_index();
 int block_index();
+int block_index_y();
 int num_blocks();
 
 int warp_uniform(int value);

@@ -14,7 +14,7 @@ inline constexpr uint64_t kDescriptorStepK = 32 >> 4;
 
 void wgmma_fence();
 void wgmma_commit();
-template <int kCount>
+template <int kPending = 0, int kCount>
 void wgmma_wait(float (&accumulators)[kCount]);
 template <bool kAccumulate, int kCount>
 void wgmma(float (&d)[kCount], uint64_t a, uint64_t b);
