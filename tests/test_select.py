@@ -1,0 +1,102 @@
+"""Checks the choice of a configuration: a pure function, so no GPU is needed.
+
+Catches: two configurations of one name, a measured exception that names none or is never used, one applied to another
+GPU, a product that nothing can run, a plan that doesn't fit into shared memory.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jax_fp8 import _extension
+
+HEADER = Path(__file__).parent.parent / "cuda" / "host" / "measured.h"
+H200, H100_PCIE = 132, 114  # multiprocessors
+SHARED_BYTES = 228 * 1024
+
+
+def select(m, n, k, *, batch=1, rows=128, out="bfloat16", num_sms=H200, config=""):
+    return _extension.host.select_config(batch, m, n, k, rows, out, num_sms, config)
+
+
+def measured():
+    """(m_from, m_to, n, k, name) of every line of the table."""
+    text = HEADER.read_text().split("kMeasured[] = {")[1]
+    for numbers in re.findall(r"\{([\d, ]+)\}", text):
+        first, last, n, k, block_m, block_n, split_log2 = map(int, numbers.split(","))
+        yield first, last, n, k, f"{block_m}x{block_n}" + (f"/{1 << split_log2}" if split_log2 else "")
+
+
+def extents(name):
+    block, _, split = name.partition("/")
+    return (*map(int, block.split("x")), int(split or 1))
+
+
+@pytest.mark.parametrize("out", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("rows", [1, 128])
+def test_names_are_unique_and_can_be_asked_for(out, rows):
+    names = _extension.host.config_names(rows, out)
+    assert len(set(names)) == len(names) > 1
+    for name in names:
+        chosen = select(100, 300, 500, rows=rows, out=out, config=name)
+        assert chosen["name"] == name
+        assert (chosen["block_m"], chosen["block_n"], chosen["split"]) == extents(name)
+        assert chosen["reason"].startswith("asked for by name")
+
+
+def test_measured_exceptions_are_chosen_on_the_gpu_they_were_measured_on():
+    names = _extension.host.config_names(128, "bfloat16")
+    rows = list(measured())
+    assert rows
+    for first, last, n, k, name in rows:
+        assert first <= last
+        assert name in names
+        for m in (first, last):
+            assert select(m, n, k)["name"] == name
+        assert "measured" not in select(first, n, k, num_sms=H100_PCIE)["reason"]
+    assert any("measured to be the fastest" in select(first, n, k)["reason"] for first, _, n, k, _ in rows)
+
+
+def test_measured_exceptions_do_not_overlap():
+    rows = list(measured())
+    for i, (first, last, n, k, _) in enumerate(rows):
+        for other_first, other_last, other_n, other_k, _ in rows[i + 1 :]:
+            assert (n, k) != (other_n, other_k) or last < other_first or other_last < first
+
+
+@pytest.mark.parametrize(("n", "k"), [(4096, 4096), (14336, 4096), (4096, 14336), (2112, 7168), (32768, 512)])
+def test_tiles_grow_with_the_number_of_rows(n, k):
+    assert select(1, n, k)["block_m"] == 16
+    assert select(4096, n, k)["block_m"] == 128
+    assert select(4096, n, k)["split"] == 1
+
+
+def test_cost_grows_with_k():
+    for m in (1, 64, 4096):
+        times = [select(m, 4096, k)["predicted_us"] for k in (512, 4096, 32768)]
+        assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize("m", [1, 17, 64, 128, 300])
+@pytest.mark.parametrize("k", [1, 128, 300, 2048, 131072])
+def test_rings_fit_into_shared_memory(m, k):
+    for name in _extension.host.config_names(128, "float32"):
+        chosen = select(m, 4096, k, out="float32", config=name)
+        block_m, block_n, split = extents(name)
+        tile_bytes = (block_m + block_n) * 128
+        assert chosen["stages"] >= 1
+        assert chosen["stages"] * tile_bytes < SHARED_BYTES
+        if block_m < 128:
+            assert chosen["num_ctas"] == -(-m // block_m) * -(-4096 // block_n) * split
+
+
+def test_many_batch_elements_are_left_to_the_persistent_kernel():
+    assert select(4, 128, 128, batch=70000)["block_m"] == 128
+    with pytest.raises(ValueError, match=r"configuration 16x64 needs more than .* 65535 batch elements"):
+        select(4, 128, 128, batch=70000, config="16x64")
+
+
+def test_too_many_tiles_are_refused():
+    with pytest.raises(ValueError, match="more than 2\\^30 output tiles"):
+        select(2**31 - 300, 2**31 - 300, 16)
