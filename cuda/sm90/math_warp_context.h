@@ -14,7 +14,9 @@
 #include "ptx/thread.h"
 #include "ptx/wgmma.h"
 #include "sm90/multiply.h"
+#include "sm90/shared_storage.h"
 #include "sm90/store.h"
+#include "sm90/store_sums.h"
 #include "tile/fragment.h"
 #include "tile/matmul_params.h"
 #include "tile/promote.h"
@@ -26,20 +28,26 @@ namespace jax_fp8::sm90 {
 template <tile::TileConfig C>
 class MathWarpContext {
  public:
-  __device__ MathWarpContext(const tile::MatmulParams& params, pipeline::InputRing<C>& ring,
-                             pipeline::OutputBuffer<C>& buffer, int warpgroup)
+  __device__ MathWarpContext(const tile::MatmulParams& params, SharedStorage<C>& shared, int warpgroup)
       : params_(params),
-        inputs_(ring),
-        outputs_(buffer, warpgroup),
+        shared_(shared),
+        inputs_(shared.input),
+        outputs_(shared.output[warpgroup], warpgroup),
         first_row_(warpgroup * C.kWaveM),
         fragment_{ptx::warp_index() % 4, ptx::lane_index()} {}
 
-  // All threads of one warpgroup.
-  __device__ void run(tile::TileScheduler schedule) {
+  // All threads of one warpgroup. `range`: the k blocks of the CTA with `rank` in its cluster.
+  __device__ void run(tile::TileScheduler schedule, int rank, const tile::KRange& range) {
     for (tile::WorkTile tile; schedule.next(tile);) {
       Accumulators accum;
-      accumulate_at_offset(accum, tile, std::make_index_sequence<C.b_offsets()>());
-      params_.store_by_tma ? store_by_tma(accum, tile) : store_elements(accum, tile);
+      accumulate_at_offset(accum, tile, range, std::make_index_sequence<C.b_offsets()>());
+      if (params_.split_log2 > 0) {
+        if constexpr (C.can_split()) store_sum_of_cluster(accum, tile, rank);
+      } else if (params_.store_by_tma) {
+        store_by_tma(accum, tile);
+      } else {
+        store_elements(accum, tile);
+      }
     }
     outputs_.drain();
   }
@@ -51,19 +59,21 @@ class MathWarpContext {
 
   // Where the blocks of b begin in the tile must be known to the compiler: promote indexes registers with it.
   template <std::size_t... kCase>
-  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, std::index_sequence<kCase...>) {
+  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, const tile::KRange& range,
+                                       std::index_sequence<kCase...>) {
     const int offset = tile.n * C.block_n % tile::kScaleBlock;
     ((sizeof...(kCase) == 1 || offset == static_cast<int>(kCase) * C.b_offset_step()
-          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile)
+          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile, range)
           : void()),
      ...);
   }
 
   template <int kOffset>
-  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile) {
-    BScales<C.b_blocks(kOffset)> b_scales(params_, tile);
+  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile, const tile::KRange& range) {
+    if (C.can_split() && range.steps == 0) return clear(accum);
+    BScales<C.b_blocks(kOffset)> b_scales(params_, tile, range);
     k_block<true, kOffset>(accum, b_scales);
-    int left = params_.num_k_blocks - 1;
+    int left = range.steps - 1;
     for (; left >= C.unroll; left -= C.unroll) {  // straight lines: a test between k blocks would hold up the next wait
 #pragma unroll
       for (int i = 0; i < C.unroll; ++i) k_block<false, kOffset>(accum, b_scales);
@@ -79,14 +89,14 @@ class MathWarpContext {
   template <int kBlocks>
   class BScales {
    public:
-    __device__ BScales(const tile::MatmulParams& params, const tile::WorkTile& tile) {
+    __device__ BScales(const tile::MatmulParams& params, const tile::WorkTile& tile, const tile::KRange& range) {
       if constexpr (kSquareBlocks) {
 #pragma unroll
         for (int i = 0; i < kBlocks; ++i) {
-          next_[i] = params.b_block_scales(tile.batch, tile.n * C.block_n + i * tile::kScaleBlock);
+          next_[i] = params.b_block_scales(tile.batch, tile.n * C.block_n + i * tile::kScaleBlock) + range.first;
           value_[i] = ptx::load_readonly(next_[i]);
         }
-        left_ = params.num_k_blocks - 1;
+        left_ = range.steps - 1;
       }
     }
 
@@ -150,6 +160,24 @@ class MathWarpContext {
     }
   }
 
+  static __device__ void clear(Accumulators& accum) {
+#pragma unroll
+    for (auto& wave : accum) {
+#pragma unroll
+      for (float& value : wave) value = 0.f;
+    }
+  }
+
+  __device__ void store_sum_of_cluster(const Accumulators& accum, const tile::WorkTile& tile, int rank) {
+    pipeline::TileSum<C> sums(shared_.output, shared_.sums_landed, params_.split_log2, rank);
+    sums.wait();
+    sums.put(
+        accum[0], [&](int i) { return first_row_ + fragment_.row(tile::Fragment::half(i)); },
+        [&](int i) { return fragment_.column(i); });
+    sums.publish();
+    store_sums<C>(params_, tile, sums);
+  }
+
   __device__ void store_by_tma(const Accumulators& accum, const tile::WorkTile& tile) {
     const int row = tile.m * C.block_m + first_row_, column = tile.n * C.block_n;
 #pragma unroll
@@ -207,6 +235,7 @@ class MathWarpContext {
   }
 
   const tile::MatmulParams& params_;
+  SharedStorage<C>& shared_;
   pipeline::InputConsumer<C> inputs_;
   pipeline::OutputTilePipeline<C> outputs_;
   int first_row_;  // of this warpgroup in the tile

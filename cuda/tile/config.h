@@ -63,8 +63,11 @@ struct TileConfig {
   constexpr int wave_registers() const { return kWaveM * wave_n / 128; }
   constexpr int slabs() const { return block_n / kWaveM; }  // kSwapped: of 64 rows of b, one a warpgroup
 
-  // kSwapped: up to kMaxSplit CTAs, a cluster, may share the k blocks of a tile; then their sums meet in shared memory.
+  // Up to kMaxSplit CTAs, a cluster, may share the k blocks of a tile; then their sums meet in shared memory.
   static constexpr int kMaxSplitLog2 = 3, kMaxSplit = 1 << kMaxSplitLog2;
+  constexpr bool can_split() const {
+    return family != Family::kTile || (rows_per_b_scale == kScaleBlock && waves() == 1 && block_n == 128);
+  }
 
   // B scales of 128x128 blocks. A tile starts `offset` columns into its first block, a multiple of b_offset_step().
   constexpr int b_offset_step() const { return std::gcd(block_n, kScaleBlock); }

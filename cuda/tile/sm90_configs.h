@@ -24,7 +24,7 @@ inline constexpr TileShape kSm90Shapes[] = {
     {Family::kTile, 128, 192, 192,  4, 1,  8,  1,    128, 0.845},  // one wave, two B scales at column 64 or 128
     {Family::kTile, 128, 176, 176,  4, 1,  1,  1,    128, 0.79},   // up to three B scales; 2112 = 12 x 176
     {Family::kTile, 128, 144, 144,  5, 1,  1,  1,    128, 0.775},  // 576 = 4 x 144
-    {Family::kTile, 128, 128, 128,  4, 1,  8,  1,    128, 0.81},
+    {Family::kTile, 128, 128, 128,  4, 1,  8,  1,    128, 0.81},   // few rows: k may be split
     {Family::kTile, 128, 160, 160,  4, 1,  2,  1,      1, 0.65},   // weight gradient: 40 column scales a thread
     {Family::kTile, 128, 128, 128,  5, 1,  4,  1,      1, 0.645},
     // few rows; slots: as many as fit beside each other, see host/select
