@@ -181,23 +181,35 @@ class BlockScaled:
 def check(q: BlockScaled, op: str, name: str) -> None:
     """Raises unless the parts of `q` fit together; the one checker of eager and traced callers."""
     prefix = f"{op}: {name}." if name else f"{op}: "
-    if q.codes.dtype != jnp.uint8:
+    _check_pair(q.codes, q.scales, q.rows_per_scale, prefix, name or "values")
+    if q.transposed is None:
+        return
+    if q.rows_per_scale != SCALE_BLOCK:
+        raise ValueError(f"{prefix}transposed needs {SCALE_BLOCK}x{SCALE_BLOCK} blocks, got {q.block}")
+    codes, scales = q.transposed
+    _check_pair(codes, scales, q.rows_per_scale, f"{prefix}transposed.", "transposed codes")
+    expected = (*q.codes.shape[:-2], q.codes.shape[-1], q.codes.shape[-2])
+    if codes.shape != expected:
+        raise ValueError(f"{prefix}transposed.codes has shape {codes.shape}; codes {q.codes.shape} need {expected}")
+
+
+def _check_pair(codes: Any, scales: Any, rows_per_scale: int, prefix: str, name: str) -> None:
+    if codes.dtype != jnp.uint8:
         raise TypeError(
-            f"{prefix}codes must be uint8, got {_dtype_name(q.codes)}; a tree-wide cast must skip BlockScaled"
+            f"{prefix}codes must be uint8, got {_dtype_name(codes)}; a tree-wide cast must skip BlockScaled"
         )
-    if q.codes.ndim < 2:
-        raise ValueError(f"{prefix}values needs at least 2 axes (rows, k), got shape {q.codes.shape}")
-    if getattr(q.scales, "dtype", None) != jnp.float32:
+    if codes.ndim < 2:
+        raise ValueError(f"{prefix}values needs at least 2 axes (rows, k), got shape {codes.shape}")
+    if getattr(scales, "dtype", None) != jnp.float32:
         raise TypeError(
-            f"{prefix}scales must be float32, got {_dtype_name(q.scales)}; "
-            "keep BlockScaled out of casts of a whole tree"
+            f"{prefix}scales must be float32, got {_dtype_name(scales)}; keep BlockScaled out of casts of a whole tree"
         )
-    expected = scales_shape(q.codes.shape, q.rows_per_scale)
-    if q.scales.shape != expected:
-        *_, rows, k = q.codes.shape
+    expected = scales_shape(codes.shape, rows_per_scale)
+    if scales.shape != expected:
+        *_, rows, k = codes.shape
         raise ValueError(
-            f"{prefix}scales has shape {q.scales.shape}; {name or 'values'} ({rows}, {k}) "
-            f"in {q.rows_per_scale}x{SCALE_BLOCK} blocks needs {expected}"
+            f"{prefix}scales has shape {scales.shape}; {name} ({rows}, {k}) "
+            f"in {rows_per_scale}x{SCALE_BLOCK} blocks needs {expected}"
         )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from jax_fp8 import _compat
@@ -52,13 +54,13 @@ def dot(
     kwargs = _options(precision, preferred_element_type, out_sharding)
     with jax.named_scope("jax_fp8.dot"):
         if isinstance(w, BlockScaled):
-            return _dot_block_scaled(x, w, **kwargs)
+            return _dot_block_scaled("dot", "x", "w", x, w, **kwargs)
         x, w = _array("dot", "x", x), _array("dot", "w", w)
         out = jax.eval_shape(partial(jnp.dot, **kwargs), x, w)  # jnp.dot's own result type, and its errors
         if not _runs_in_fp8(x, w) or 0 in (x.ndim, w.ndim):
             return jnp.dot(x, w, **kwargs)
         contract = ((x.ndim - 1,), (max(w.ndim - 2, 0),))
-        return _product(x, w, (contract, ((), ())), out, precision, out_sharding)
+        return _product(x, w, (contract, ((), ())), out, kwargs["precision"], out_sharding)
 
 
 def matmul(
@@ -69,7 +71,8 @@ def matmul(
     if isinstance(w, BlockScaled):
         if w.ndim > 2:
             raise NotImplementedError(f"matmul: w must be a matrix, got {w!r}; use jax.vmap over dot")
-        return dot(x, w, **kwargs)
+        with jax.named_scope("jax_fp8.matmul"):
+            return _dot_block_scaled("matmul", "x", "w", x, w, **kwargs)
     x, w = _array("matmul", "x", x), _array("matmul", "w", w)
     out = jax.eval_shape(partial(jnp.matmul, **kwargs), x, w)
     if not _runs_in_fp8(x, w):
@@ -82,19 +85,46 @@ def matmul(
     axes = tuple(range(len(batch)))
     dims = (((x.ndim - 1,), (w.ndim - 2,)), (axes, axes))
     with jax.named_scope("jax_fp8.matmul"):
-        return _product(x, w, dims, out, precision, out_sharding)
+        return _product(x, w, dims, out, kwargs["precision"], out_sharding)
 
 
 def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Array:
     """jnp.einsum with every contraction of two operands done by `dot_general`. Arguments as jnp.einsum.
 
-    jnp.einsum exchanges the operands of a contraction unless its result has the axes of the first, then of the second:
-    then the first is in 128x128 blocks and its rows share scales. Write "mk,kn->mn" or "mk,nk->mn", or use `dot`.
+    Of two operands the first is in 1x128 blocks and the second in 128x128 blocks, as in `dot`. Where the result's axes
+    are not those of the first, then of the second, as in "mk,kn->nm", it is transposed. Of more operands each
+    contraction's roles are those that jnp.einsum finds.
     """
     for i, operand in enumerate(operands):
         if hasattr(operand, "dtype"):
             _array("einsum", f"operand {i}", operand)
-    return jnp.einsum(subscripts, *operands, _dot_general=dot_general, **kwargs)
+    ordered = _in_order_of_operands(subscripts, operands) if kwargs.get("out_sharding") is None else None
+    subscripts, axes = ordered or (subscripts, None)
+    out = jnp.einsum(subscripts, *operands, _dot_general=dot_general, **kwargs)
+    return out if axes is None else jnp.transpose(out, axes)
+
+
+def _in_order_of_operands(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, list[int]] | None:
+    """Where jnp.einsum would exchange two operands: subscripts for which it doesn't, and the transposition behind."""
+    if not isinstance(subscripts, str) or len(operands) != 2:
+        return None
+    inputs, arrow, result = subscripts.replace(" ", "").partition("->")
+    if inputs.count(",") != 1:
+        return None
+    lhs, rhs, wanted = (re.findall(r"\.\.\.|.", part) for part in (*inputs.split(","), result))
+    if not arrow:
+        once = sorted(axis for axis in {*lhs, *rhs} - {"..."} if [*lhs, *rhs].count(axis) == 1)
+        wanted = ["..."] * ("..." in (*lhs, *rhs)) + once
+    batch = [axis for axis in wanted if axis in lhs and axis in rhs]
+    ordered = list(dict.fromkeys([*batch, *(axis for axis in (*lhs, *rhs) if axis in wanted)]))
+    if wanted == ordered or sorted(wanted) != sorted(ordered):
+        return None
+    hidden = max(
+        [np.ndim(x) - len(axes) + 1 for x, axes in zip(operands, (lhs, rhs), strict=True) if "..." in axes] or [0]
+    )
+    places = [(axis, i) for axis in ordered for i in range(hidden if axis == "..." else 1)]
+    back = [places.index((axis, i)) for axis in wanted for i in range(hidden if axis == "..." else 1)]
+    return f"{inputs}->{''.join(ordered)}", back
 
 
 def dot_general(lhs: Any, rhs: Any, dimension_numbers: DimensionNumbers, precision: Any = None,
@@ -124,12 +154,13 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DimensionNumbers, precisi
             like = jax.ShapeDtypeStruct(rhs.shape, lhs.dtype)
             jax.eval_shape(partial(lax.dot_general, dimension_numbers=dimension_numbers), lhs, like)  # for its errors
             lhs = jnp.moveaxis(lhs, lhs_contract[0], -1)
-            return _dot_block_scaled(lhs, rhs if rhs_contract[0] == 0 else rhs.T, **kwargs)
+            q = rhs if rhs_contract[0] == 0 else rhs.T
+            return _dot_block_scaled("dot_general", "lhs", "rhs", lhs, q, **kwargs)
         lhs, rhs = _array("dot_general", "lhs", lhs), _array("dot_general", "rhs", rhs)
         out = jax.eval_shape(partial(lax.dot_general, dimension_numbers=dimension_numbers, **kwargs), lhs, rhs)
         if not _runs_in_fp8(lhs, rhs):
             return lax.dot_general(lhs, rhs, dimension_numbers, **kwargs)
-        return _product(lhs, rhs, dimension_numbers, out, precision, out_sharding)
+        return _product(lhs, rhs, dimension_numbers, out, kwargs["precision"], out_sharding)
 
 
 # ---- shared ----------------------------------------------------------------------------------------------------------
@@ -137,7 +168,9 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DimensionNumbers, precisi
 
 def _options(precision: Any, preferred_element_type: Any, out_sharding: Any) -> dict[str, Any]:
     return {
-        "precision": precision,
+        "precision": tuple(precision)
+        if isinstance(precision, list)
+        else precision,  # a primitive's parameters are hashed
         "preferred_element_type": preferred_element_type,
         "out_sharding": out_sharding,
     }
@@ -188,16 +221,23 @@ def _as_matrix(x: Array, batch, rows, columns) -> Array:
     return x.reshape(*x.shape[:nb], math.prod(x.shape[nb : nb + nr]), math.prod(x.shape[nb + nr :]))
 
 
-def _dot_block_scaled(x, q: BlockScaled, *, precision, preferred_element_type, out_sharding) -> Array:
-    x = _array("dot", "x", x)
-    check(q, "dot", "w")
+def _dot_block_scaled(
+    op: str, x_name: str, q_name: str, x: Any, q: BlockScaled, *, precision, preferred_element_type, out_sharding
+) -> Array:
+    x = _array(op, x_name, x)
+    check(q, op, q_name)
     if x.dtype not in QUANTIZABLE:
-        raise TypeError(f"dot: x must be float32, bfloat16 or float16 where w is a BlockScaled, got {x.dtype}")
+        raise TypeError(
+            f"{op}: {x_name} must be float32, bfloat16 or float16 where {q_name} is a BlockScaled, got {x.dtype}"
+        )
     if x.ndim == 0:
-        raise ValueError(f"dot: x must have at least one axis where w is a BlockScaled, got a scalar; w is {q!r}")
+        raise ValueError(
+            f"{op}: {x_name} must have at least one axis where {q_name} is a BlockScaled, got a scalar; "
+            f"{q_name} is {q!r}"
+        )
     if q.ndim != 2:
         raise NotImplementedError(
-            f"dot: a BlockScaled w must be a matrix, got {q!r}; use jax.vmap over its leading axes"
+            f"{op}: a BlockScaled {q_name} must be a matrix, got {q!r}; use jax.vmap over its leading axes"
         )
     if not q.swapped:  # the contracted axis is the one that isn't contiguous in the codes
         codes, scales = q.transposed or other_orientation(q.codes, q.scales, q.rows_per_scale)

@@ -230,3 +230,17 @@ def test_products_of_codes_have_no_derivative():
 
     with pytest.raises(NotImplementedError, match=r"no derivative with respect to scales.*differentiate jax_fp8.dot"):
         jax.grad(total)(a.scales)
+
+
+def test_transposed_parts_are_checked():
+    q = jax_fp8.quantize_weight(jnp.ones((256, 384)))
+    codes, scales = q.transposed
+    x = jnp.ones((3, 256))
+    for transposed, message in (
+        ((codes[:-1], scales), r"w\.transposed\.codes has shape"),
+        ((codes.astype(jnp.int32), scales), r"w\.transposed\.codes must be uint8, got int32"),
+        ((codes, scales.astype(jnp.bfloat16)), r"w\.transposed\.scales must be float32, got bfloat16"),
+        ((codes, scales[:-1]), r"w\.transposed\.scales has shape"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            jax_fp8.dot(x, q._replace(transposed=transposed))

@@ -288,6 +288,9 @@ def test_matmul_raises_what_jnp_matmul_raises(args):
         ("ij,ij->", ((5, 130), (5, 130))),
         ("i,j->ij", ((5,), (7,))),
         ("...ij,jk->...ik", ((2, 3, 5, 130), (130, 7))),
+        ("...ij,...jk->...ki", ((3, 5, 130), (2, 3, 130, 7))),
+        ("...j,jk->k...", ((2, 3, 130), (130, 7))),
+        ("kj, ji", ((5, 130), (130, 7))),
         ("ii->i", ((5, 5),)),
     ],
 )
@@ -299,6 +302,55 @@ def test_einsum(rng, subscripts, shapes):
         assert error <= 0.06 * np.linalg.norm(np.asarray(expected, np.float64))
         return
     assert_equal(jax_fp8.einsum(subscripts, *operands), jnp.einsum(subscripts, *operands, precision="highest"))
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("mk,kn->nm", ((5, 256), (256, 7))),
+        ("mk,nk->nm", ((5, 256), (7, 256))),
+        ("btd,df->bft", ((3, 5, 256), (256, 7))),
+        ("bmk,bkn->bnm", ((3, 5, 256), (3, 256, 7))),
+        ("btd,dhe->hebt", ((2, 5, 256), (256, 3, 4))),
+        ("nk,km", ((5, 256), (256, 7))),  # implicit result: mn
+    ],
+)
+def test_einsum_quantises_by_the_order_of_its_operands(rng, subscripts, shapes):
+    x, w = (jnp.asarray(rng.standard_normal(s), jnp.float32) for s in shapes)
+    out = jax_fp8.einsum(subscripts, x, w)
+    assert out.shape == jnp.einsum(subscripts, x, w).shape
+    inputs, _, result = subscripts.partition("->")
+    lhs, rhs = inputs.split(",")
+    result = result or "mn"
+    batch = [a for a in result if a in lhs and a in rhs]
+    straight = [*batch, *(a for a in result if a in lhs and a not in batch), *(a for a in result if a not in lhs)]
+    expected = jax_fp8.einsum(f"{inputs}->{''.join(straight)}", x, w)
+    np.testing.assert_array_equal(out, jnp.transpose(expected, [straight.index(a) for a in result]))
+
+
+def test_rows_of_an_exchanged_einsum_do_not_depend_on_each_other(rng):
+    x, w = exact(rng, (5, 256)), exact(rng, (256, 7))
+    out = jax_fp8.einsum("mk,kn->nm", x.at[2, 3].set(jnp.nan), w)
+    assert np.isnan(out[:, 2]).all()
+    np.testing.assert_array_equal(np.delete(out, 2, 1), np.delete(jax_fp8.einsum("mk,kn->nm", x, w), 2, 1))
+
+
+def test_errors_name_the_function_and_the_argument(rng):
+    q = jax_fp8.quantize_weight(exact(rng, (256, 128)))
+    dims = (((1,), (0,)), ((), ()))
+    with pytest.raises(TypeError, match=r"^dot_general: lhs must be float32, .* where rhs is a BlockScaled, got int32"):
+        jax_fp8.dot_general(jnp.ones((3, 256), jnp.int32), q, dims)
+    with pytest.raises(ValueError, match=r"^matmul: x must have at least one axis where w is a BlockScaled"):
+        jax_fp8.matmul(jnp.float32(1), q)
+    with pytest.raises(TypeError, match=r"^matmul: w\.scales must be float32, got bfloat16"):
+        jax_fp8.matmul(exact(rng, (3, 256)), q._replace(scales=q.scales.astype(jnp.bfloat16)))
+
+
+def test_precision_may_be_a_list(rng):
+    x, w = exact(rng, (3, 256)), exact(rng, (256, 5))
+    precision = [jax.lax.Precision.HIGHEST, jax.lax.Precision.DEFAULT]
+    assert_equal(jax_fp8.dot_general(x, w, (((1,), (0,)), ((), ())), precision), jax_fp8.dot(x, w))
+    assert_equal(jax.jit(lambda x, w: jax_fp8.dot(x, w, precision=precision))(x, w), jax_fp8.dot(x, w))
 
 
 @st.composite

@@ -37,163 +37,76 @@ __device__ __forceinline__ void wgmma_wait(float (&accumulators)[kCount]) {
 }
 
 // d (64 x n) = a (64 x 32) * b (n x 32)^T, plus d if kAccumulate; n is twice the number of accumulators of a thread.
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[8], uint64_t a, uint64_t b) {  // m64n16k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %10, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7}, "
-      "%8, %9, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
-
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[16], uint64_t a, uint64_t b) {  // m64n32k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %18, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-      "%16, %17, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
-
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[32], uint64_t a, uint64_t b) {  // m64n64k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %34, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
-
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b) {  // m64n128k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %66, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
-
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[72], uint64_t a, uint64_t b) {  // m64n144k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %74, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n144k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71}, "
-      "%72, %73, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
-
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[80], uint64_t a, uint64_t b) {  // m64n160k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %82, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n160k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, "
-      "%80, %81, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
-
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[88], uint64_t a, uint64_t b) {  // m64n176k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %90, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n176k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87}, "
-      "%88, %89, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),
-        "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
-
-template <bool kAccumulate>
-__device__ __forceinline__ void wgmma(float (&d)[96], uint64_t a, uint64_t b) {  // m64n192k32
-  asm volatile(
-      "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %98, 0;\n"
-      " wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, "
-      "%96, %97, accumulate, 1, 1;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),
-        "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]),
-        "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
-      : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0));
-}
+//
+// One overload a width. asm takes accumulators one by one, so the preprocessor spells them out: NAMES<count> for the
+// text, EACH<count> for the operands, every count an extension of the one before.
+// clang-format off
+#define JAX_FP8_NAMES8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define JAX_FP8_NAMES16 JAX_FP8_NAMES8 ", " \
+  "%8, %9, %10, %11, %12, %13, %14, %15"
+#define JAX_FP8_NAMES32 JAX_FP8_NAMES16 ", " \
+  "%16, %17, %18, %19, %20, %21, %22, %23" ", " \
+  "%24, %25, %26, %27, %28, %29, %30, %31"
+#define JAX_FP8_NAMES64 JAX_FP8_NAMES32 ", " \
+  "%32, %33, %34, %35, %36, %37, %38, %39" ", " \
+  "%40, %41, %42, %43, %44, %45, %46, %47" ", " \
+  "%48, %49, %50, %51, %52, %53, %54, %55" ", " \
+  "%56, %57, %58, %59, %60, %61, %62, %63"
+#define JAX_FP8_NAMES72 JAX_FP8_NAMES64 ", " \
+  "%64, %65, %66, %67, %68, %69, %70, %71"
+#define JAX_FP8_NAMES80 JAX_FP8_NAMES72 ", " \
+  "%72, %73, %74, %75, %76, %77, %78, %79"
+#define JAX_FP8_NAMES88 JAX_FP8_NAMES80 ", " \
+  "%80, %81, %82, %83, %84, %85, %86, %87"
+#define JAX_FP8_NAMES96 JAX_FP8_NAMES88 ", " \
+  "%88, %89, %90, %91, %92, %93, %94, %95"
+#define JAX_FP8_EIGHT(i) \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
+  "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define JAX_FP8_EACH8 JAX_FP8_EIGHT(0)
+#define JAX_FP8_EACH16 JAX_FP8_EACH8, JAX_FP8_EIGHT(8)
+#define JAX_FP8_EACH32 JAX_FP8_EACH16, JAX_FP8_EIGHT(16), JAX_FP8_EIGHT(24)
+#define JAX_FP8_EACH64 JAX_FP8_EACH32, JAX_FP8_EIGHT(32), JAX_FP8_EIGHT(40), JAX_FP8_EIGHT(48), JAX_FP8_EIGHT(56)
+#define JAX_FP8_EACH72 JAX_FP8_EACH64, JAX_FP8_EIGHT(64)
+#define JAX_FP8_EACH80 JAX_FP8_EACH72, JAX_FP8_EIGHT(72)
+#define JAX_FP8_EACH88 JAX_FP8_EACH80, JAX_FP8_EIGHT(80)
+#define JAX_FP8_EACH96 JAX_FP8_EACH88, JAX_FP8_EIGHT(88)
+#define JAX_FP8_WGMMA(n, count, a_operand, b_operand, flag) \
+  template <bool kAccumulate> \
+  __device__ __forceinline__ void wgmma(float (&d)[count], uint64_t a, uint64_t b) { \
+    asm volatile( \
+        "{\n .reg .pred accumulate;\n setp.ne.b32 accumulate, %" #flag ", 0;\n" \
+        " wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3 {" JAX_FP8_NAMES##count "}, %" #a_operand \
+        ", %" #b_operand ", accumulate, 1, 1;\n}" \
+        : JAX_FP8_EACH##count \
+        : "l"(a), "l"(b), "n"(kAccumulate ? 1 : 0)); \
+  }
+JAX_FP8_WGMMA(16, 8, 8, 9, 10)
+JAX_FP8_WGMMA(32, 16, 16, 17, 18)
+JAX_FP8_WGMMA(64, 32, 32, 33, 34)
+JAX_FP8_WGMMA(128, 64, 64, 65, 66)
+JAX_FP8_WGMMA(144, 72, 72, 73, 74)
+JAX_FP8_WGMMA(160, 80, 80, 81, 82)
+JAX_FP8_WGMMA(176, 88, 88, 89, 90)
+JAX_FP8_WGMMA(192, 96, 96, 97, 98)
+#undef JAX_FP8_NAMES8
+#undef JAX_FP8_EACH8
+#undef JAX_FP8_NAMES16
+#undef JAX_FP8_EACH16
+#undef JAX_FP8_NAMES32
+#undef JAX_FP8_EACH32
+#undef JAX_FP8_NAMES64
+#undef JAX_FP8_EACH64
+#undef JAX_FP8_NAMES72
+#undef JAX_FP8_EACH72
+#undef JAX_FP8_NAMES80
+#undef JAX_FP8_EACH80
+#undef JAX_FP8_NAMES88
+#undef JAX_FP8_EACH88
+#undef JAX_FP8_NAMES96
+#undef JAX_FP8_EACH96
+#undef JAX_FP8_EIGHT
+#undef JAX_FP8_WGMMA
+// clang-format on
 
 }  // namespace jax_fp8::ptx
