@@ -218,10 +218,14 @@ def quantize_weight(w: Any, *, for_inference: bool = False) -> BlockScaled:
 
     Returns:
       BlockScaled of shape w.shape, for `dot(x, q)`.
+
+    Raises:
+      NotImplementedError: with `for_inference`, when differentiated.
     """
     _, w = _checked("quantize_weight", w, (SCALE_BLOCK, SCALE_BLOCK), "none", E4M3)
     axes = (-2,) if for_inference else (-2, -1)
-    codes, scales, *other = quantize_along(lax.stop_gradient(w), *axes, rows=SCALE_BLOCK)
+    source = w if for_inference else lax.stop_gradient(w)  # the master carries the gradient; without one: an error
+    codes, scales, *other = quantize_along(source, *axes, rows=SCALE_BLOCK)
     q = BlockScaled._make(codes, scales, SCALE_BLOCK, transposed=tuple(other) or None, swapped=True)
     return q if for_inference else attach(q, w)
 

@@ -462,3 +462,12 @@ def test_linear_transpose_says_what_to_do():
     x, w = jnp.ones((4, 128)), jnp.ones((128, 8))
     with pytest.raises(NotImplementedError, match=r"quantisation is none; use jax.vjp"):
         jax.linear_transpose(lambda x: jax_fp8.dot(x, w), x)(jnp.ones((4, 8)))
+
+
+def test_a_weight_quantised_for_inference_has_no_gradient_and_says_so(rng):
+    x, w = normal(rng, 4, 256), normal(rng, 256, 128)
+    with pytest.raises(NotImplementedError, match=r"jax_fp8.quantize has no derivative"):
+        jax.grad(lambda w: jnp.sum(jax_fp8.dot(x, jax_fp8.quantize_weight(w, for_inference=True))))(w)
+    q = jax_fp8.quantize_weight(w, for_inference=True)
+    inside = jax.grad(lambda x: jnp.sum(jax_fp8.dot(x, jax_fp8.quantize_weight(w, for_inference=True))))(x)
+    np.testing.assert_array_equal(inside, jax.grad(lambda x: jnp.sum(jax_fp8.dot(x, q)))(x))
