@@ -167,10 +167,10 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DimensionNumbers, precisi
 
 
 def _options(precision: Any, preferred_element_type: Any, out_sharding: Any) -> dict[str, Any]:
+    if isinstance(precision, list):
+        precision = tuple(precision)  # a primitive's parameters are hashed
     return {
-        "precision": tuple(precision)
-        if isinstance(precision, list)
-        else precision,  # a primitive's parameters are hashed
+        "precision": precision,
         "preferred_element_type": preferred_element_type,
         "out_sharding": out_sharding,
     }

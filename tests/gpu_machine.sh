@@ -63,7 +63,7 @@ sanitize() {
     # racecheck does not follow reads -> __syncwarp -> one lane's mbarrier arrival -> cp.async of another warp, and reports
     # the scales that come by cp.async; with an arrival from each lane it reports none (docs/engineering_log.md)
     [[ $tool == racecheck ]] && skip=(--skip "scales by cp.async")
-    timeout "${SANITIZE_TIMEOUT:-200}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+    timeout "${SANITIZE_TIMEOUT:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
       "$work/driver/jax_fp8_driver" --exact --repeats 2 "${skip[@]}" >"$out/$tool.log" 2>&1 &
     pids+=("$!:$tool")
   done

@@ -55,7 +55,9 @@ def test_measured_exceptions_are_chosen_on_the_gpu_they_were_measured_on():
         for m in (first, last):
             assert select(m, n, k)["name"] == name
         assert "measured" not in select(first, n, k, num_sms=H100_PCIE)["reason"]
-    assert any("measured to be the fastest" in select(first, n, k)["reason"] for first, _, n, k, _ in rows)
+        assert "measured" not in select(first, n, k, out="float32")["reason"]
+        assert "measured" not in select(first, n, k, batch=2)["reason"]
+    assert any("measured on an H200 to be the fastest" in select(first, n, k)["reason"] for first, _, n, k, _ in rows)
 
 
 def test_measured_exceptions_do_not_overlap():
@@ -84,11 +86,19 @@ def test_rings_fit_into_shared_memory(m, k):
     for name in _extension.host.config_names(128, "float32"):
         chosen = select(m, 4096, k, out="float32", config=name)
         block_m, block_n, split = extents(name)
-        tile_bytes = (block_m + block_n) * 128
+        stage_bytes = (block_m + block_n) * 128 * (2 if block_m < 128 else 1)  # of tiles; few rows: two k blocks
+        sums = block_m * (block_n + 4) * 4 if split > 1 and block_m < 128 else 0  # behind the ring
         assert chosen["stages"] >= 1
-        assert chosen["stages"] * tile_bytes < SHARED_BYTES
+        assert chosen["stages"] * stage_bytes + sums < SHARED_BYTES - 3 * 1024
         if block_m < 128:
             assert chosen["num_ctas"] == -(-m // block_m) * -(-4096 // block_n) * split
+
+
+def test_rings_leave_room_for_the_other_ctas_of_an_sm():
+    few, many = select(64, 64 * H200, 8192, config="64x64"), select(64, 64 * 3 * H200, 8192, config="64x64")
+    assert few["stages"] > many["stages"] >= 2
+    assert few["stages"] * (64 + 64) * 256 < SHARED_BYTES
+    assert 3 * many["stages"] * (64 + 64) * 256 < SHARED_BYTES
 
 
 def test_many_batch_elements_are_left_to_the_persistent_kernel():

@@ -17,7 +17,7 @@ using tile::Family;
 using tile::TileConfig;
 
 // ---- cost model ---------------------------------------------------------------------------------
-// Microseconds of kernel time. Constants: fitted to every configuration's times on an H200 at 1 to 192 rows, and, for
+// Microseconds of kernel time. Constants: fitted to every configuration's times on an H200 at 1 to 128 rows, and, for
 // the tensor rate, at 4096 and more (docs/engineering_log.md).
 
 constexpr double kMemoryBytesPerUs = 3.45e6;    // DRAM, beside the write-back of what was in L2
@@ -169,7 +169,8 @@ void for_each_candidate(const MatmulProblem& p, Visit&& visit) {
 }
 
 bool was_measured(const Candidate& candidate, const MatmulProblem& p, int num_sms) {
-  if (num_sms != kMeasuredSms || p.batch != 1 || p.rows_per_b_scale != tile::kScaleBlock) return false;
+  if (num_sms != kMeasuredSms || p.batch != 1 || p.out != tile::OutType::kBfloat16) return false;
+  if (p.rows_per_b_scale != tile::kScaleBlock) return false;
   return std::ranges::any_of(kMeasured, [&](const Measured& row) {
     return row.n == p.n && row.k == p.k && row.m_from <= p.m && p.m <= row.m_to &&
            row.block_m == candidate.config().block_m && row.block_n == candidate.config().block_n &&
@@ -235,11 +236,12 @@ std::string Candidate::name() const {
 }
 
 std::string Choice::reason() const {
-  char line[160];
+  char line[176];
   if (why == Why::kAskedFor) {
     std::snprintf(line, sizeof line, "asked for by name; %.1f us predicted", cost_us);
   } else if (why == Why::kMeasured) {
-    std::snprintf(line, sizeof line, "measured to be the fastest; the model prefers %s with %.1f us, to %.1f us",
+    std::snprintf(line, sizeof line,
+                  "measured on an H200 to be the fastest; the model prefers %s with %.1f us, to %.1f us",
                   next.name().c_str(), next_us, cost_us);
   } else if (next_us > 0) {
     std::snprintf(line, sizeof line, "%.1f us predicted, next is %s with %.1f us", cost_us, next.name().c_str(),

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "ptx/kernel.h"
-#include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
 #include "ptx/thread.h"
 #include "sm90/configured.h"

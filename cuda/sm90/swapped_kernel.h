@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(Config::kConfig.threads(), Config::kConfig.cta
   const int warp = ptx::warp_index(), split_log2 = params.split_log2;
   const tile::TilePart part = tile::tile_part(params.grid, ptx::block_index(), ptx::block_index_y(), split_log2,
                                               params.num_k_blocks, C.k_blocks_per_stage);
-  SwappedLoadWarpContext<C> load(params, shared.input,
-                                 part);  // nothing but the first copy is left for after the barrier
+  // before the barrier, so that nothing but the first copy is left for after it
+  SwappedLoadWarpContext<C> load(params, shared.input, part);
   if (warp == C.load_warp()) {
     load.prefetch();
     shared.input.init(params.stages, true);

@@ -20,7 +20,7 @@ import jax
 
 CALLS = 21
 IDLE_S = 0.1  # a sweep without pauses heats the chip and changes the ranking
-WARM_UP_S = 0.03  # after it: an idle chip starts at a fraction of its clock
+WARM_UP_S = 0.03  # after it, so that all rows are timed in the same state
 FLUSH_BYTES = 256 << 20  # several times the L2 of an H200; written, so that its lines are dirty
 FLUSH_NAME = "l2_flush"
 
