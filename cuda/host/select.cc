@@ -29,11 +29,10 @@ constexpr double kMultiplyAddsPerClock = 4096;  // e4m3, one SM
 constexpr double kClocksPerUs = 1700;           // under load
 constexpr double kTileClocks = 2500;            // kTile: drain, store, first data of the next
 constexpr double kTileStartUs = 5.7;            // launch, first data, last store
-constexpr double kTileClusterUs = 9.1;          // sum over a cluster, 128 x 128 of them
 constexpr double kSwappedStartUs = 2.3;
 constexpr double kCtaUs = 0.95, kRowsOfCta = 26;   // kSwapped: start and end of a CTA, longer with more rows
 constexpr double kStepUs = 0.2, kRowsOfStep = 78;  // kSwapped: a stage when data waits
-constexpr double kClusterUs = 1.1;
+constexpr double kClusterUs = 1.1;                 // sum over a cluster
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
@@ -86,16 +85,15 @@ struct Work {
   double flow_us(int num_sms) const { return ceil_div(ctas, num_sms) * cta_bytes / kSmBytesPerUs; }
 };
 
-// Persistent CTAs, one an SM (or one a part of a tile). A k block takes its multiply-adds at the tensor rate times the
+// Persistent CTAs, one an SM. A k block takes its multiply-adds at the tensor rate times the
 // share of it that this tile was measured to reach.
 double tile_us(const Candidate& candidate, const Work& work, int num_sms) {
   const TileConfig& config = candidate.config();
   const double k_block_clocks = config.block_m * config.block_n * tile::kBlockK / kMultiplyAddsPerClock /
                                 tile::shape_of(candidate.index).tensor_use;
-  const double rounds = ceil_div(work.ctas, slots(candidate, 1, num_sms));
+  const double rounds = ceil_div(work.ctas, num_sms);
   const double compute_us = rounds * (work.k_blocks * k_block_clocks + kTileClocks) / kClocksPerUs;
-  return kTileStartUs + std::max({work.memory_us(), work.flow_us(num_sms), compute_us}) +
-         (candidate.split_log2 > 0 ? kTileClusterUs : 0);
+  return kTileStartUs + std::max({work.memory_us(), work.flow_us(num_sms), compute_us});
 }
 
 // CTAs come in rounds of as many as fit. Bound by memory, by L2, by what flows into the busiest SM or is on its way
@@ -143,7 +141,7 @@ std::optional<Choice> plan(const Candidate& candidate, const MatmulProblem& p, i
                 .next_us = 0};
   switch (config.family) {
     case Family::kTile:
-      choice.launch.blocks = static_cast<int>(candidate.split_log2 > 0 ? ctas : std::min<double>(ctas, num_sms));
+      choice.launch.blocks = static_cast<int>(std::min<double>(ctas, num_sms));
       choice.launch.rows = 1;
       choice.cost_us = tile_us(candidate, work, num_sms);
       break;
@@ -163,7 +161,7 @@ void for_each_candidate(const MatmulProblem& p, Visit&& visit) {
   for (int i = 0; i < static_cast<int>(tile::kSm90Configs.size()); ++i) {
     const TileConfig& config = tile::kSm90Configs[static_cast<size_t>(i)];
     if (config.out != p.out || config.rows_per_b_scale != p.rows_per_b_scale) continue;
-    const int last = config.can_split() ? TileConfig::kMaxSplitLog2 : 0;
+    const int last = config.family == Family::kSwapped ? TileConfig::kMaxSplitLog2 : 0;
     for (int split_log2 = 0; split_log2 <= last; ++split_log2) visit(Candidate{i, split_log2});
   }
 }

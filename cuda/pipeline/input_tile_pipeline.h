@@ -134,8 +134,17 @@ class InputConsumer {
   __device__ explicit InputConsumer(InputRing<C>& ring, int stages = C.stages) : ring_(ring), cursor_(stages, 0) {}
 
   __device__ InputConsumerStage<C> acquire() {
+    await();
+    return take();
+  }
+
+  // The same in two steps: the wait may come early, in the shadow of other work, and what it returns be read already.
+  __device__ const BlockwiseFp8TilePayload<C>& await() {
+    ptx::barrier_wait(ring_.full[cursor_.stage()], cursor_.phase());
+    return ring_.payload[cursor_.stage()];
+  }
+  __device__ InputConsumerStage<C> take() {
     const int i = cursor_.stage();
-    ptx::barrier_wait(ring_.full[i], cursor_.phase());
     cursor_.advance();
     return {ring_.payload[i], ring_.empty[i]};
   }

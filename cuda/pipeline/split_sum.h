@@ -42,7 +42,6 @@ class SplitSum {
   static __device__ void init(ptx::Barrier& landed) {
     ptx::barrier_init(landed, 1);
     ptx::fence_barrier_init();
-    ptx::barrier_arrive_expect(landed, 4 * kRows * kColumns);  // of a split: the owned rows, once from each CTA
   }
   static __device__ void arrive(int split_log2) {
     if (split_log2 > 0) ptx::cluster_arrive_relaxed();  // only `landed` is published, by its fence
@@ -53,6 +52,8 @@ class SplitSum {
   }
   __device__ void wait() {
     if (split_log2_ > 0) {
+      // the owned rows, once from each CTA; bytes may land before they are announced, the phase ends after both
+      if (ptx::thread_index() == 0) ptx::barrier_arrive_expect(landed_, 4 * kRows * kColumns);
       ptx::cluster_wait();
     } else {
       ptx::named_barrier_sync(kBarrier, kThreads);
@@ -88,6 +89,7 @@ class SplitSum {
   // Columns column .. column + 3 of row first_row() + row.
   __device__ void sum(int row, int column, float (&values)[4]) {
     ptx::load_shared(at(0, row, column), values);
+#pragma unroll 1
     for (int source = 1; source < 1 << split_log2_; ++source) {
       float more[4];
       ptx::load_shared(at(source, row, column), more);

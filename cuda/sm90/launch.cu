@@ -25,10 +25,8 @@ struct Entry {
 template <tile::TileConfig C>
 constexpr Entry entry() {
   if constexpr (C.family == tile::Family::kTile) {
-    using Storage = SharedStorage<C>;
-    constexpr int kSplit = C.can_split() ? C.sum_bytes() - static_cast<int>(sizeof(Storage::output)) : 0;
-    static_assert(sizeof(Storage) + kSplit <= tile::max_shared_bytes(1), "more shared memory than an SM has");
-    return {blockwise_fp8_matmul_sm90<Configured<C>>, sizeof(Storage), 0, kSplit};
+    static_assert(sizeof(SharedStorage<C>) <= tile::max_shared_bytes(1), "more shared memory than an SM has");
+    return {blockwise_fp8_matmul_sm90<Configured<C>>, sizeof(SharedStorage<C>), 0, 0};
   } else {
     constexpr int kRing = C.stages * C.stage_bytes(), kHead = static_cast<int>(sizeof(SwappedStorage<C>)) - kRing;
     static_assert(kHead == tile::kSwappedHeadBytes && kHead + kRing <= tile::max_shared_bytes(1));

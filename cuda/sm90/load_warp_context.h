@@ -16,15 +16,21 @@ class LoadWarpContext {
   __device__ LoadWarpContext(const tile::MatmulParams& params, pipeline::InputRing<C>& ring)
       : params_(params), inputs_(ring) {}
 
+  // All lanes of one warp; before the block barrier, so that the first copy finds its map.
+  static __device__ void prefetch(const tile::MatmulParams& params) {
+    if (!ptx::elect_one()) return;
+    ptx::prefetch_tensor_map(params.a);
+    ptx::prefetch_tensor_map(params.b);
+    if (params.scales_by_copy) return;
+    ptx::prefetch_tensor_map(params.a_scales);
+    if constexpr (C.rows_per_b_scale == 1) ptx::prefetch_tensor_map(params.b_scales);
+  }
+
   // All lanes of one warp.
-  __device__ void run(tile::TileScheduler schedule, const tile::KRange& range) {
+  __device__ void run(tile::TileScheduler schedule) {
     const bool by_copy = params_.scales_by_copy;
-    if (ptx::elect_one()) {
-      ptx::prefetch_tensor_map(params_.a);
-      ptx::prefetch_tensor_map(params_.b);
-    }
     for (tile::WorkTile tile; schedule.next(tile);) {
-      for (int kb = range.first; kb < range.first + range.steps; ++kb) {
+      for (int kb = 0; kb < params_.num_k_blocks; ++kb) {
         auto stage = inputs_.acquire();
         if (ptx::elect_one()) load_tiles(stage, tile, kb);
         if (by_copy) copy_scales(stage.payload, tile, kb);

@@ -14,9 +14,7 @@
 #include "ptx/thread.h"
 #include "ptx/wgmma.h"
 #include "sm90/multiply.h"
-#include "sm90/shared_storage.h"
 #include "sm90/store.h"
-#include "sm90/store_sums.h"
 #include "tile/fragment.h"
 #include "tile/matmul_params.h"
 #include "tile/promote.h"
@@ -28,26 +26,20 @@ namespace jax_fp8::sm90 {
 template <tile::TileConfig C>
 class MathWarpContext {
  public:
-  __device__ MathWarpContext(const tile::MatmulParams& params, SharedStorage<C>& shared, int warpgroup)
+  __device__ MathWarpContext(const tile::MatmulParams& params, pipeline::InputRing<C>& ring,
+                             pipeline::OutputBuffer<C>& buffer, int warpgroup)
       : params_(params),
-        shared_(shared),
-        inputs_(shared.input),
-        outputs_(shared.output[warpgroup], warpgroup),
+        inputs_(ring),
+        outputs_(buffer, warpgroup),
         first_row_(warpgroup * C.kWaveM),
         fragment_{ptx::warp_index() % 4, ptx::lane_index()} {}
 
-  // All threads of one warpgroup. `range`: the k blocks of the CTA with `rank` in its cluster.
-  __device__ void run(tile::TileScheduler schedule, int rank, const tile::KRange& range) {
+  // All threads of one warpgroup.
+  __device__ void run(tile::TileScheduler schedule) {
     for (tile::WorkTile tile; schedule.next(tile);) {
       Accumulators accum;
-      accumulate_at_offset(accum, tile, range, std::make_index_sequence<C.b_offsets()>());
-      if (params_.split_log2 > 0) {
-        if constexpr (C.can_split()) store_sum_of_cluster(accum, tile, rank);
-      } else if (params_.store_by_tma) {
-        store_by_tma(accum, tile);
-      } else {
-        store_elements(accum, tile);
-      }
+      accumulate_at_offset(accum, tile, std::make_index_sequence<C.b_offsets()>());
+      params_.store_by_tma ? store_by_tma(accum, tile) : store_elements(accum, tile);
     }
     outputs_.drain();
   }
@@ -59,28 +51,28 @@ class MathWarpContext {
 
   // Where the blocks of b begin in the tile must be known to the compiler: promote indexes registers with it.
   template <std::size_t... kCase>
-  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, const tile::KRange& range,
-                                       std::index_sequence<kCase...>) {
+  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, std::index_sequence<kCase...>) {
     const int offset = tile.n * C.block_n % tile::kScaleBlock;
     ((sizeof...(kCase) == 1 || offset == static_cast<int>(kCase) * C.b_offset_step()
-          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile, range)
+          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile)
           : void()),
      ...);
   }
 
   template <int kOffset>
-  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile, const tile::KRange& range) {
-    if (C.can_split() && range.steps == 0) return clear(accum);
-    BScales<C.b_blocks(kOffset)> b_scales(params_, tile, range);
-    k_block<true, kOffset>(accum, b_scales);
-    int left = range.steps - 1;
+  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile) {
+    BScales<C.b_blocks(kOffset)> b_scales(params_, tile);
+    AScales a_scales;
+    if constexpr (C.early_wait) a_scales.read(inputs_.await(), *this);
+    k_block<true, kOffset>(accum, a_scales, b_scales);
+    int left = params_.num_k_blocks - 1;
     for (; left >= C.unroll; left -= C.unroll) {  // straight lines: a test between k blocks would hold up the next wait
 #pragma unroll
-      for (int i = 0; i < C.unroll; ++i) k_block<false, kOffset>(accum, b_scales);
+      for (int i = 0; i < C.unroll; ++i) k_block<false, kOffset>(accum, a_scales, b_scales);
     }
     if constexpr (C.unroll > 1) {
 #pragma unroll 1
-      for (; left > 0; --left) k_block<false, kOffset>(accum, b_scales);
+      for (; left > 0; --left) k_block<false, kOffset>(accum, a_scales, b_scales);
     }
   }
 
@@ -89,14 +81,14 @@ class MathWarpContext {
   template <int kBlocks>
   class BScales {
    public:
-    __device__ BScales(const tile::MatmulParams& params, const tile::WorkTile& tile, const tile::KRange& range) {
+    __device__ BScales(const tile::MatmulParams& params, const tile::WorkTile& tile) {
       if constexpr (kSquareBlocks) {
 #pragma unroll
         for (int i = 0; i < kBlocks; ++i) {
-          next_[i] = params.b_block_scales(tile.batch, tile.n * C.block_n + i * tile::kScaleBlock) + range.first;
+          next_[i] = params.b_block_scales(tile.batch, tile.n * C.block_n + i * tile::kScaleBlock);
           value_[i] = ptx::load_readonly(next_[i]);
         }
-        left_ = range.steps - 1;
+        left_ = params.num_k_blocks - 1;
       }
     }
 
@@ -114,24 +106,42 @@ class MathWarpContext {
       }
     }
 
+    // Whether there is another k block behind the one that was taken last.
+    __device__ bool more() const { return left_ >= 0; }
+
    private:
     const float* next_[kBlocks];
     float value_[kBlocks];
     int left_;
   };
 
+  // Of this thread's two rows, for one k block.
+  struct AScales {
+    float value[2];
+
+    __device__ void read(const pipeline::BlockwiseFp8TilePayload<C>& payload, const MathWarpContext& context) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        value[half] = ptx::load_shared(&payload.a_scales[0][context.first_row_ + context.fragment_.row(half)]);
+      }
+    }
+  };
+
+  // With early_wait the stage has been waited for, and its A scales read, while the k block before was multiplied.
   template <bool kFirst, int kOffset, int kBlocks>
-  __device__ __forceinline__ void k_block(Accumulators& accum, BScales<kBlocks>& b_scales) {
-    auto stage = inputs_.acquire();
-    const float a_scales[2] = {ptx::load_shared(&stage.payload.a_scales[0][first_row_ + fragment_.row(0)]),
-                               ptx::load_shared(&stage.payload.a_scales[0][first_row_ + fragment_.row(1)])};
+  __device__ __forceinline__ void k_block(Accumulators& accum, AScales& a_scales, BScales<kBlocks>& b_scales) {
+    auto stage = C.early_wait ? inputs_.take() : inputs_.acquire();
+    if constexpr (!C.early_wait) a_scales.read(stage.payload, *this);
     float b_scale[kBlocks];
 #pragma unroll
     for (int wave = 0; wave < C.waves(); ++wave) {
       float partial[C.wave_registers()];
       multiply_k_block(partial, stage.payload.a[0][first_row_], stage.payload.b[0][wave * C.wave_n]);
       if (wave == 0) b_scales.take(b_scale);
-      const auto scales = wave_scales(stage, a_scales, b_scale, kOffset + wave * C.wave_n);
+      const auto scales = wave_scales(stage, a_scales.value, b_scale, kOffset + wave * C.wave_n);
+      if constexpr (C.early_wait) {
+        if (b_scales.more()) a_scales.read(inputs_.await(), *this);
+      }
       ptx::wgmma_wait(partial);
       if (wave == C.waves() - 1) stage.release();  // before promote: the load warp refills the stage meanwhile
       tile::promote<kFirst>(accum[wave], partial, scales);
@@ -158,24 +168,6 @@ class MathWarpContext {
       }
       return scales;
     }
-  }
-
-  static __device__ void clear(Accumulators& accum) {
-#pragma unroll
-    for (auto& wave : accum) {
-#pragma unroll
-      for (float& value : wave) value = 0.f;
-    }
-  }
-
-  __device__ void store_sum_of_cluster(const Accumulators& accum, const tile::WorkTile& tile, int rank) {
-    pipeline::TileSum<C> sums(shared_.output, shared_.sums_landed, params_.split_log2, rank);
-    sums.wait();
-    sums.put(
-        accum[0], [&](int i) { return first_row_ + fragment_.row(tile::Fragment::half(i)); },
-        [&](int i) { return fragment_.column(i); });
-    sums.publish();
-    store_sums<C>(params_, tile, sums);
   }
 
   __device__ void store_by_tma(const Accumulators& accum, const tile::WorkTile& tile) {
@@ -235,7 +227,6 @@ class MathWarpContext {
   }
 
   const tile::MatmulParams& params_;
-  SharedStorage<C>& shared_;
   pipeline::InputConsumer<C> inputs_;
   pipeline::OutputTilePipeline<C> outputs_;
   int first_row_;  // of this warpgroup in the tile

@@ -31,6 +31,7 @@ template <tile::OutType kOut>
 __device__ __forceinline__ void store_four(const tile::MatmulParams& params, int64_t start, int column,
                                            const float (&values)[4]) {
   if (params.n % 4 != 0) {
+#pragma unroll
     for (int i = 0; i < 4; ++i) store_element<kOut>(params, start, column + i, values[i]);
   } else if (column < params.n) {
     if constexpr (kOut == tile::OutType::kFloat32) {

@@ -15,7 +15,7 @@ namespace jax_fp8::sm90 {
 template <tile::TileConfig C>
 __device__ void store_sums(const tile::MatmulParams& params, const tile::WorkTile& tile, pipeline::TileSum<C>& sums) {
   constexpr int kFours = C.block_n / 4;
-#pragma unroll 2
+#pragma unroll 1  // a cold CTA fetches its instructions from far: little code beats overlapping loads
   for (int i = ptx::thread_index(); i < sums.rows_per_owner() * kFours; i += sums.kNumThreads) {
     const int owned = i / kFours, in_tile = i % kFours * 4;
     const int row = tile.m * C.block_m + sums.first_row() + owned;

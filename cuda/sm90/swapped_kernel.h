@@ -40,19 +40,20 @@ __global__ void __launch_bounds__(Config::kConfig.threads(), Config::kConfig.cta
   using Sums = pipeline::TileSum<C>;
   auto& shared = *static_cast<SwappedStorage<C>*>(ptx::dynamic_shared_memory());
   const int warp = ptx::warp_index(), split_log2 = params.split_log2;
+  if (warp == C.load_warp() && ptx::elect_one()) {
+    ptx::prefetch_tensor_map(params.b);
+    ptx::prefetch_tensor_map(params.a);
+  }
   const tile::TilePart part = tile::tile_part(params.grid, ptx::block_index(), ptx::block_index_y(), split_log2,
                                               params.num_k_blocks, C.k_blocks_per_stage);
-  // before the barrier, so that nothing but the first copy is left for after it
-  SwappedLoadWarpContext<C> load(params, shared.input, part);
   if (warp == C.load_warp()) {
-    load.prefetch();
     shared.input.init(params.stages, true);
     if (ptx::elect_one()) Sums::init(shared.sums_landed);
   }
   ptx::block_sync();
   Sums::arrive(split_log2);
   if (warp == C.load_warp()) {
-    load.run();
+    SwappedLoadWarpContext<C>(params, shared.input, part).run();
     Sums::leave(split_log2);
   } else {
     const Sums sums(shared.sums(params.stages, split_log2), shared.sums_landed, split_log2, part.rank);

@@ -34,14 +34,9 @@ class SwappedLoadWarpContext {
         b_scales_(params.b_block_scales(part.tile.batch, b_row_) + kb_ + lane_),
         b_policy_(params.grid.tiles_m == 1 ? ptx::evict_first() : ptx::evict_normal()) {}
 
-  __device__ void prefetch() {
-    if (!ptx::elect_one()) return;
-    ptx::prefetch_tensor_map(params_.b);
-    ptx::prefetch_tensor_map(params_.a);
-  }
-
   // All lanes of one warp.
   __device__ void run() {
+#pragma unroll 1
     for (int step = 0; step < steps_; ++step) {
       auto stage = inputs_.acquire();
       if (ptx::elect_one()) load_tiles(stage);

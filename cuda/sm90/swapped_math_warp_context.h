@@ -35,6 +35,7 @@ class SwappedMathWarpContext {
   // All threads of one warpgroup.
   __device__ void run() {
     float accum[C.wave_registers()] = {};
+#pragma unroll 1
     for (int step = 0; step < part_.range.steps; ++step) accumulate(accum);
     sums_.wait();
     // the fragment's rows are columns of the result, and its columns are rows

@@ -43,6 +43,7 @@ struct TileConfig {
   int stages;              // slots of the input ring, at most
   int k_blocks_per_stage;  // kTile: 1
   int unroll;              // kTile: k blocks in the unrolled loop body
+  bool early_wait;         // kTile: wait for a stage while the k block before is multiplied
   int ctas_per_sm;         // that registers allow
   int rows_per_b_scale;    // granularity of b: 128 (128x128 blocks) or 1 (1x128 blocks)
   OutType out;
@@ -63,11 +64,8 @@ struct TileConfig {
   constexpr int wave_registers() const { return kWaveM * wave_n / 128; }
   constexpr int slabs() const { return block_n / kWaveM; }  // kSwapped: of 64 rows of b, one a warpgroup
 
-  // Up to kMaxSplit CTAs, a cluster, may share the k blocks of a tile; then their sums meet in shared memory.
+  // kSwapped: up to kMaxSplit CTAs, a cluster, may share the k blocks of a tile; then their sums meet in shared memory.
   static constexpr int kMaxSplitLog2 = 3, kMaxSplit = 1 << kMaxSplitLog2;
-  constexpr bool can_split() const {
-    return family != Family::kTile || (rows_per_b_scale == kScaleBlock && waves() == 1 && block_n == 128);
-  }
 
   // B scales of 128x128 blocks. A tile starts `offset` columns into its first block, a multiple of b_offset_step().
   constexpr int b_offset_step() const { return std::gcd(block_n, kScaleBlock); }
@@ -110,7 +108,8 @@ struct TileConfig {
       case Family::kTile:
         return block_m == 2 * kWaveM && block_n % wave_n == 0 && block_n % 16 == 0 && block_n <= 256 &&
                (waves() == 1 || wave_n % chunk_columns() == 0) && stages >= 2 && k_blocks_per_stage == 1 &&
-               unroll >= 1 && (rows_per_b_scale == kScaleBlock || (rows_per_b_scale == 1 && waves() == 1));
+               unroll >= 1 && !(early_wait && (waves() > 1 || rows_per_b_scale == 1)) &&
+               (rows_per_b_scale == kScaleBlock || (rows_per_b_scale == 1 && waves() == 1));
       case Family::kSwapped:
         return (block_n == kWaveM || block_n == 2 * kWaveM) && block_m % wave_n == 0 && block_m % kMaxSplit == 0 &&
                stages >= 2 && k_blocks_per_stage >= 1 && rows_per_b_scale == kScaleBlock;

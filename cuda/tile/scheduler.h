@@ -20,10 +20,10 @@ struct TileGrid {
 
   constexpr WorkTile decode(int tile) const {
     const int per_batch = tiles_m * tiles_n;
-    const int batch_index = tile / per_batch;
+    const int batch_index = batch == 1 ? 0 : tile / per_batch;  // a division is 40 clocks between two tiles
     const int in_batch = tile - batch_index * per_batch;
     const int per_group = raster_group * tiles_n;
-    const int group = in_batch / per_group;
+    const int group = raster_group >= tiles_m ? 0 : in_batch / per_group;
     const int in_group = in_batch - group * per_group;
     const int rest = tiles_m - group * raster_group;
     const int height = rest < raster_group ? rest : raster_group;  // the last group may be lower
