@@ -9,17 +9,12 @@ namespace jax_fp8::host {
 
 struct Measured {
   int64_t m_from, m_to, n, k;
-  int block_m, block_n, split_log2;
+  int block_m, block_n, k_blocks_per_stage, split_log2;
 };
 
 inline constexpr int kMeasuredSms = 132;  // also an H100 SXM's, which was not measured
 inline constexpr Measured kMeasured[] = {
-    {1, 16, 7168, 16384, 16, 64, 1},  //
-    {17, 32, 576, 7168, 32, 64, 3},     {17, 32, 7168, 16384, 32, 64, 1},   {17, 32, 32768, 512, 32, 64, 0},
-    {33, 64, 576, 7168, 64, 64, 3},     {33, 64, 2112, 7168, 64, 64, 1},    {33, 64, 4096, 7168, 64, 64, 1},
-    {33, 64, 7168, 16384, 64, 64, 1},   {33, 64, 32768, 512, 128, 128, 0},  {65, 96, 4096, 7168, 32, 64, 0},
-    {97, 128, 4096, 7168, 64, 64, 0},   {65, 128, 7168, 16384, 64, 128, 0}, {65, 128, 24576, 1536, 128, 192, 0},
-    {65, 128, 32768, 512, 128, 128, 0},
+    {33, 64, 32768, 512, 64, 64, 1, 0},
 };
 
 }  // namespace jax_fp8::host

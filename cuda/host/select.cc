@@ -51,8 +51,9 @@ Residency residency(const Candidate& candidate, const MatmulProblem& p, double c
   for (int ctas_per_sm = std::max(wanted, 1);; --ctas_per_sm) {
     const int sums = candidate.split_log2 > 0 ? config.sum_bytes() : 0;
     const int room = tile::max_shared_bytes(ctas_per_sm) - tile::kSwappedHeadBytes - sums;
-    const int stages = std::min(std::max(steps, 1), room / config.stage_bytes());
-    if (stages >= std::min(2, std::max(steps, 1)) || ctas_per_sm == 1) return {ctas_per_sm, stages};
+    const int useful = std::max(steps, config.sum_stages());  // results lie in the ring at the end
+    const int stages = std::min(useful, room / config.stage_bytes());
+    if (stages >= std::min(std::max(2, config.sum_stages()), useful) || ctas_per_sm == 1) return {ctas_per_sm, stages};
   }
 }
 
@@ -172,7 +173,7 @@ bool was_measured(const Candidate& candidate, const MatmulProblem& p, int num_sm
   return std::ranges::any_of(kMeasured, [&](const Measured& row) {
     return row.n == p.n && row.k == p.k && row.m_from <= p.m && p.m <= row.m_to &&
            row.block_m == candidate.config().block_m && row.block_n == candidate.config().block_n &&
-           row.split_log2 == candidate.split_log2;
+           row.k_blocks_per_stage == candidate.config().k_blocks_per_stage && row.split_log2 == candidate.split_log2;
   });
 }
 
@@ -229,8 +230,10 @@ const TileConfig& Candidate::config() const {
 }
 
 std::string Candidate::name() const {
-  const std::string tile = std::to_string(config().block_m) + "x" + std::to_string(config().block_n);
-  return split_log2 == 0 ? tile : tile + "/" + std::to_string(split());
+  std::string name = std::to_string(config().block_m) + "x" + std::to_string(config().block_n);
+  if (config().family == Family::kSwapped && config().k_blocks_per_stage == 1) name += "k1";
+  if (split_log2 > 0) name += "/" + std::to_string(split());
+  return name;
 }
 
 std::string Choice::reason() const {

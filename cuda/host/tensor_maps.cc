@@ -101,8 +101,11 @@ tile::MatmulParams matmul_params(const MatmulProblem& p, const Choice& choice, c
   params.scales_by_copy = p.scales_by_copy();
   params.store_by_tma = p.store_by_tma();
   params.stages = config.family == tile::Family::kSwapped ? choice.stages : 0;
+  params.num_steps = static_cast<int>(tile::ceil_div(p.num_k_blocks(), config.k_blocks_per_stage));
   params.split_log2 = choice.candidate.split_log2;
   params.whole_k_blocks = p.whole_k_blocks();
+  params.a_scale_step = u32(p.a_batch * p.m);
+  params.b_scale_rows = u32(tile::ceil_div(p.n, tile::kScaleBlock));
   return params;
 }
 

@@ -36,12 +36,13 @@ struct InputRing {
   static_assert(sizeof(BlockwiseFp8TilePayload<C>) == C.stage_bytes());
 
   // All lanes of one warp, before the block barrier.
-  __device__ void init(int stages, bool scales_by_copy) {
-    static_assert(C.stages <= ptx::kWarpSize);
-    const int i = ptx::lane_index();
-    if (i < stages) {
-      ptx::barrier_init(full[i], C.full_arrivals(scales_by_copy));
-      ptx::barrier_init(empty[i], C.empty_arrivals());
+  __device__ void init(bool scales_by_copy) {
+    if (ptx::elect_one()) {
+#pragma unroll  // a loop would make each of them wait for the one before
+      for (int i = 0; i < C.stages; ++i) {
+        ptx::barrier_init(full[i], C.full_arrivals(scales_by_copy));
+        ptx::barrier_init(empty[i], C.empty_arrivals());
+      }
       ptx::fence_barrier_init();
     }
     ptx::warp_sync();

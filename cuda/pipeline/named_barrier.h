@@ -3,6 +3,6 @@
 
 namespace jax_fp8::pipeline {
 
-enum class NamedBarrier : int { kOutputOfWarpgroup0 = 1, kOutputOfWarpgroup1 = 2, kSplitSum = 3 };
+enum class NamedBarrier : int { kOutputOfWarpgroup0 = 1, kOutputOfWarpgroup1 = 2, kSplitSum = 3, kRingReady = 4 };
 
 }  // namespace jax_fp8::pipeline

@@ -18,15 +18,15 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// *place = value and four bytes complete on `landed`, where both addresses are this CTA's, in the CTA `rank` of the
-// cluster. It may return, and this CTA may end, before that happens.
-__device__ __forceinline__ void store_async(float* place, Barrier& landed, int rank, float value) {
+// place[0 .. 3] = values, aligned to 16 bytes, and 16 bytes complete on `landed`, where both addresses are this CTA's,
+// in the CTA `rank` of the cluster. It may return, and this CTA may end, before that happens.
+__device__ __forceinline__ void store_async(float* place, Barrier& landed, int rank, const float (&values)[4]) {
   asm volatile(
       "{\n .reg .b32 place, landed;\n mapa.shared::cluster.u32 place, %0, %2;\n mapa.shared::cluster.u32 landed, %1, "
       "%2;\n"
-      " st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [place], %3, [landed];\n}" ::"r"(
+      " st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [place], {%3, %4, %5, %6}, [landed];\n}" ::"r"(
           shared_address(place)),
-      "r"(shared_address(&landed)), "r"(rank), "f"(value)
+      "r"(shared_address(&landed)), "r"(rank), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
       : "memory");
 }
 

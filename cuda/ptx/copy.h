@@ -16,12 +16,33 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+// What L2 evicts first. Section 9.7.9.18. A policy of evict_normal is not what loads without a policy have: slower by 7 %
+// (docs/engineering_log.md).
+struct L2Policy {
+  uint64_t bits;
+};
+__device__ __forceinline__ L2Policy evict_first() {
+  L2Policy policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy.bits));
+  return policy;
+}
+
 // Box at (x, y, z), innermost first, into shared memory; its bytes complete on `full`. One thread.
 __device__ __forceinline__ void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
           "r"(shared_address(destination)),
       "l"(&map), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+// With an L2 policy.
+__device__ __forceinline__ void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z,
+                                         L2Policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(destination)),
+      "l"(&map), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z), "l"(policy.bits)
       : "memory");
 }
 
@@ -34,26 +55,13 @@ __device__ __forceinline__ void tma_load(void* destination, const TensorMap& map
       "l"(&map), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
-// And with an L2 policy.
 __device__ __forceinline__ void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z,
-                                         int w, uint64_t policy) {
+                                         int w, L2Policy policy) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(shared_address(destination)),
-      "l"(&map), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
+      "l"(&map), "r"(shared_address(&full)), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy.bits)
       : "memory");
-}
-
-// L2 policies. Section 9.7.9.18. What is read once goes first, the rest by age.
-__device__ __forceinline__ uint64_t evict_normal() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-__device__ __forceinline__ uint64_t evict_first() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
 }
 
 // Box at (x, y, z) out of shared memory; belongs to this thread's next store group.

@@ -21,20 +21,22 @@ cudaError_t reserve_shared_memory(void (*kernel)(Params), int shared_bytes) {
                               shared_bytes);
 }
 
-// Starts `kernel(params)` on `stream`.
+// Starts `kernel(params)` on `stream`, maybe before the kernel in front of it has ended: see await_previous_kernels.
 template <typename Params>
 cudaError_t launch(void (*kernel)(Params), const LaunchShape& shape, int shared_bytes, cudaStream_t stream,
                    const Params& params) {
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(shape.blocks, shape.rows);
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = shape.cluster > 1 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = shape.cluster > 1 ? 2 : 1;
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 #endif

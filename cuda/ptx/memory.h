@@ -21,10 +21,10 @@ __device__ __forceinline__ float load_shared(const float* pointer) {
 __device__ __forceinline__ void load_shared(const float* pointer, float& first, float& second) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(shared_address(pointer)));
 }
-__device__ __forceinline__ void load_shared(const float* pointer, float (&values)[4]) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
-               : "r"(shared_address(pointer)));
+// Plain C++, which the compiler can make conditional without a branch.
+__device__ __forceinline__ void load_four(const float* pointer, float (&values)[4]) {
+  const float4 four = *reinterpret_cast<const float4*>(pointer);
+  values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
 }
 __device__ __forceinline__ void store_shared(void* pointer, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_address(pointer)), "f"(first), "f"(second) : "memory");
@@ -37,8 +37,18 @@ __device__ __forceinline__ void store_16_bytes(void* pointer, const uint32_t (&w
                : "memory");
 }
 
-__device__ __forceinline__ void store_8_bytes(void* pointer, uint32_t low, uint32_t high) {
-  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(pointer), "r"(low), "r"(high) : "memory");
+// The same under a condition, without a branch.
+__device__ __forceinline__ void store_16_bytes_if(bool condition, void* pointer, const uint32_t (&words)[4]) {
+  asm volatile("{\n .reg .pred p;\n setp.ne.u32 p, %0, 0;\n @p st.global.v4.b32 [%1], {%2, %3, %4, %5};\n}" ::"r"(
+                   uint32_t{condition}),
+               "l"(pointer), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+__device__ __forceinline__ void store_8_bytes_if(bool condition, void* pointer, uint32_t low, uint32_t high) {
+  asm volatile("{\n .reg .pred p;\n setp.ne.u32 p, %0, 0;\n @p st.global.v2.b32 [%1], {%2, %3};\n}" ::"r"(
+                   uint32_t{condition}),
+               "l"(pointer), "r"(low), "r"(high)
+               : "memory");
 }
 
 // Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.

@@ -54,6 +54,10 @@ __device__ __forceinline__ uint32_t warp_max(uint32_t value) {
 __device__ __forceinline__ void named_barrier_sync(int id, int num_threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
 }
+// The same without waiting, for threads that need nothing from the others.
+__device__ __forceinline__ void named_barrier_arrive(int id, int num_threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
+}
 
 // All warps of the warpgroup call the same one, once, first thing in their role.
 template <int kRegisters>
@@ -63,6 +67,16 @@ __device__ __forceinline__ void shrink_registers() {
 template <int kRegisters>
 __device__ __forceinline__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// Programmatic dependent launch: a kernel's start overlaps the end of the one in front of it in the stream. Every kernel
+// lets the next one start, and waits, in every role that touches global memory, before it does. Since all of them wait,
+// what a kernel waits for is everything in front of it, not only the last kernel. PTX ISA 9.1 section 9.7.13.13.
+__device__ __forceinline__ void let_next_kernel_start() {
+  asm volatile("griddepcontrol.launch_dependents;");
+}
+__device__ __forceinline__ void await_previous_kernels() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 __device__ __forceinline__ void trap() {

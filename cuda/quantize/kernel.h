@@ -92,6 +92,8 @@ __device__ void write_orientation(const QuantizeParams& params, const Orientatio
 
 template <InType kIn>
 __global__ void __launch_bounds__(kThreads) fp8_quantize(const __grid_constant__ QuantizeParams params) {
+  ptx::let_next_kernel_start();
+  ptx::await_previous_kernels();
   auto& shared = *static_cast<SharedStorage*>(ptx::dynamic_shared_memory());
   const int tiles_c = static_cast<int>(tile::ceil_div(params.columns, kTile));
   const int tiles_r = static_cast<int>(tile::ceil_div(params.rows, kTile));

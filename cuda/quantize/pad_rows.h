@@ -26,6 +26,8 @@ constexpr int64_t pad_threads(const PadRowsParams& params) {
 }
 
 __global__ void __launch_bounds__(kPadThreads) fp8_pad_rows(const __grid_constant__ PadRowsParams params) {
+  ptx::let_next_kernel_start();
+  ptx::await_previous_kernels();
   const int64_t index = static_cast<int64_t>(ptx::block_index()) * kPadThreads + ptx::thread_index();
   if (index >= pad_threads(params)) return;
   const int chunks = params.pitch / kPadBytes;

@@ -45,7 +45,11 @@ class LoadWarpContext {
     const int row = tile.m * C.block_m, column = tile.n * C.block_n;
     const int a_batch = params_.a_index(tile.batch), b_batch = params_.b_index(tile.batch);
     ptx::tma_load(stage.payload.a[0], params_.a, stage.full, kb * tile::kBlockK, row, a_batch);
-    ptx::tma_load(stage.payload.b[0], params_.b, stage.full, kb * tile::kBlockK, column, b_batch);
+    if (params_.grid.tiles_m == 1) {  // read once
+      ptx::tma_load(stage.payload.b[0], params_.b, stage.full, kb * tile::kBlockK, column, b_batch, ptx::evict_first());
+    } else {
+      ptx::tma_load(stage.payload.b[0], params_.b, stage.full, kb * tile::kBlockK, column, b_batch);
+    }
     if (params_.scales_by_copy) return;
     ptx::fence_async_proxy();  // the math warps' reads of the old scales come before TMA's writes
     ptx::tma_load(stage.payload.a_scales[0], params_.a_scales, stage.full, row, a_batch, kb);

@@ -218,9 +218,9 @@ class MathWarpContext {
       for (int wave = 0; wave < C.waves(); ++wave) {
 #pragma unroll
         for (int i = 2 * half; i < C.wave_registers(); i += 4) {
-          store_element<C.out>(params_, start, first_column + wave * C.wave_n + fragment_.column(i), accum[wave][i]);
-          store_element<C.out>(params_, start, first_column + wave * C.wave_n + fragment_.column(i + 1),
-                               accum[wave][i + 1]);
+          const int column = first_column + wave * C.wave_n + fragment_.column(i);
+          if (column < params_.n) store_element<C.out>(params_, start + column, accum[wave][i]);
+          if (column + 1 < params_.n) store_element<C.out>(params_, start + column + 1, accum[wave][i + 1]);
         }
       }
     }

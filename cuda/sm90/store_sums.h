@@ -11,19 +11,26 @@
 
 namespace jax_fp8::sm90 {
 
-// All threads that put, after sums.publish.
+// All threads that put, after sums.exchange.
 template <tile::TileConfig C>
 __device__ void store_sums(const tile::MatmulParams& params, const tile::WorkTile& tile, pipeline::TileSum<C>& sums) {
-  constexpr int kFours = C.block_n / 4;
-#pragma unroll 1  // a cold CTA fetches its instructions from far: little code beats overlapping loads
-  for (int i = ptx::thread_index(); i < sums.rows_per_owner() * kFours; i += sums.kNumThreads) {
-    const int owned = i / kFours, in_tile = i % kFours * 4;
-    const int row = tile.m * C.block_m + sums.first_row() + owned;
-    if (row >= params.m) continue;
-    float values[4];
-    sums.sum(owned, in_tile, values);
-    const int64_t start = (static_cast<int64_t>(tile.batch) * params.m + row) * params.n;
-    store_four<C.out>(params, start, tile.n * C.block_n + in_tile, values);
+  const int first_row = tile.m * C.block_m + sums.first_row(), first_column = tile.n * C.block_n;
+  const int left = params.m - first_row, rows = left < sums.rows_per_owner() ? left : sums.rows_per_owner();
+  const int64_t start = (static_cast<int64_t>(tile.batch) * params.m + first_row) * params.n + first_column;
+  if (params.n % 4 == 0) {  // so that four columns are aligned, and all inside of the array or none
+    const bool is_inside = first_column + sums.column() < params.n;
+    int64_t index = start + static_cast<int64_t>(sums.row()) * params.n + sums.column();
+    sums.for_each_sum(is_inside ? rows : 0, [&](bool inside, const float(&values)[4]) {
+      store_four<C.out>(params, index, inside, values);
+      index += int64_t{sums.kRowStep} * params.n;
+    });
+  } else {
+#pragma unroll 1
+    for (int i = ptx::thread_index(); i < rows * C.block_n; i += sums.kNumThreads) {
+      const int row = i / C.block_n, column = i % C.block_n;
+      if (first_column + column >= params.n) continue;
+      store_element<C.out>(params, start + static_cast<int64_t>(row) * params.n + column, sums.sum(row, column));
+    }
   }
 }
 

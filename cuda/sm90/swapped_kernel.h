@@ -7,8 +7,8 @@
 #pragma once
 
 #include "pipeline/input_tile_pipeline.h"
+#include "pipeline/named_barrier.h"
 #include "pipeline/split_sum.h"
-#include "ptx/copy.h"
 #include "ptx/kernel.h"
 #include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
@@ -26,11 +26,12 @@ struct SwappedStorage {
   ptx::Barrier sums_landed;
   pipeline::InputRing<C> input;  // behind the slots in use only the sums of a cluster are allocated
 
-  // One CTA's sums lie where the ring's tiles lay; those of a cluster, where anybody may be early, behind the ring.
-  __device__ void* sums(int stages, int split_log2) {
-    static_assert(pipeline::TileSum<C>::kBytes == C.sum_bytes() && C.sum_bytes() <= C.stage_bytes());
-    return &input.payload[split_log2 == 0 ? 0 : stages];
+  // A CTA's tile lies where the ring's tiles lay; what others send, who may be early, behind the slots in use.
+  __device__ void* own_tile() {
+    static_assert(pipeline::TileSum<C>::kBytes == C.sum_bytes() && C.sum_stages() <= C.stages);
+    return &input.payload[0];
   }
+  __device__ void* received(int stages) { return &input.payload[stages]; }
 };
 
 template <typename Config>
@@ -39,25 +40,26 @@ __global__ void __launch_bounds__(Config::kConfig.threads(), Config::kConfig.cta
   constexpr tile::TileConfig C = Config::kConfig;
   using Sums = pipeline::TileSum<C>;
   auto& shared = *static_cast<SwappedStorage<C>*>(ptx::dynamic_shared_memory());
+  constexpr int kRingReady = static_cast<int>(pipeline::NamedBarrier::kRingReady);
   const int warp = ptx::warp_index(), split_log2 = params.split_log2;
-  if (warp == C.load_warp() && ptx::elect_one()) {
-    ptx::prefetch_tensor_map(params.b);
-    ptx::prefetch_tensor_map(params.a);
-  }
-  const tile::TilePart part = tile::tile_part(params.grid, ptx::block_index(), ptx::block_index_y(), split_log2,
-                                              params.num_k_blocks, C.k_blocks_per_stage);
-  if (warp == C.load_warp()) {
-    shared.input.init(params.stages, true);
+  const tile::TilePart part =
+      tile::tile_part(params.grid, ptx::block_index(), ptx::block_index_y(), split_log2, params.num_steps);
+  if (warp < C.load_warp()) {
+    ptx::let_next_kernel_start();
+    ptx::named_barrier_sync(kRingReady, C.role_threads());
+    Sums::arrive(split_log2);
+    ptx::await_previous_kernels();
+    const Sums sums(shared.own_tile(), shared.received(params.stages), shared.sums_landed, split_log2, part.rank);
+    SwappedMathWarpContext<C>(params, shared.input, sums, part, warp / 4).run();
+  } else {  // comes first in the machine code, so that a cold CTA starts loading soon
+    SwappedLoadWarpContext<C>::prefetch(params);
+    shared.input.init(true);
     if (ptx::elect_one()) Sums::init(shared.sums_landed);
-  }
-  ptx::block_sync();
-  Sums::arrive(split_log2);
-  if (warp == C.load_warp()) {
+    ptx::named_barrier_arrive(kRingReady, C.role_threads());
+    Sums::arrive(split_log2);
+    ptx::await_previous_kernels();
     SwappedLoadWarpContext<C>(params, shared.input, part).run();
     Sums::leave(split_log2);
-  } else {
-    const Sums sums(shared.sums(params.stages, split_log2), shared.sums_landed, split_log2, part.rank);
-    SwappedMathWarpContext<C>(params, shared.input, sums, part, warp / 4).run();
   }
 }
 

@@ -21,18 +21,27 @@ class SwappedLoadWarpContext {
                                     const tile::TilePart& part)
       : params_(params),
         inputs_(ring, params.stages),
-        kb_(part.range.first),
+        kb_(part.range.first * C.k_blocks_per_stage),
         steps_(part.range.steps),
         a_row_(part.tile.m * C.block_m),
         b_row_(part.tile.n * C.block_n),
         a_batch_(params.a_index(part.tile.batch)),
         b_batch_(params.b_index(part.tile.batch)),
         lane_(ptx::lane_index()),
-        a_scale_step_(static_cast<int64_t>(params.a_batch) * params.m),
-        a_scales_(params.a_scale_data + kb_ * a_scale_step_ + static_cast<int64_t>(a_batch_) * params.m + a_row_ +
-                  lane_),
-        b_scales_(params.b_block_scales(part.tile.batch, b_row_) + kb_ + lane_),
-        b_policy_(params.grid.tiles_m == 1 ? ptx::evict_first() : ptx::evict_normal()) {}
+        a_scales_(params.a_scale_data + static_cast<uint32_t>(kb_) * params.a_scale_step +
+                  static_cast<uint32_t>(a_batch_ * params.m + a_row_ + lane_)),
+        b_scales_(params.b_scale_data +
+                  (static_cast<uint32_t>(b_batch_) * params.b_scale_rows + static_cast<uint32_t>(b_row_ / tile::kScaleBlock)) *
+                      static_cast<uint32_t>(params.num_k_blocks) +
+                  static_cast<uint32_t>(kb_ + lane_)),
+        b_policy_(ptx::evict_first()) {}
+
+  // All lanes of one warp, first of all, so that the first copy finds its map.
+  static __device__ void prefetch(const tile::MatmulParams& params) {
+    if (!ptx::elect_one()) return;
+    ptx::prefetch_tensor_map(params.b);
+    ptx::prefetch_tensor_map(params.a);
+  }
 
   // All lanes of one warp.
   __device__ void run() {
@@ -71,7 +80,7 @@ class SwappedLoadWarpContext {
         const bool inside = a_row_ + first + lane_ < params_.m && kb_ + i < params_.num_k_blocks;
         ptx::copy_async_float(&payload.a_scales[i][first + lane_], a_scales_ + first, inside);
       }
-      a_scales_ += a_scale_step_;
+      a_scales_ += params_.a_scale_step;
     }
     if (lane_ < C.k_blocks_per_stage) {
       ptx::copy_async_float(payload.b_scales[lane_], b_scales_, kb_ + lane_ < params_.num_k_blocks);
@@ -84,9 +93,8 @@ class SwappedLoadWarpContext {
   int kb_, steps_;
   int a_row_, b_row_, a_batch_, b_batch_;
   int lane_;
-  int64_t a_scale_step_;
   const float *a_scales_, *b_scales_;  // this lane's next ones
-  uint64_t b_policy_;                  // of L2
+  ptx::L2Policy b_policy_;
 };
 
 }  // namespace jax_fp8::sm90

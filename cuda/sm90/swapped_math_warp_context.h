@@ -37,12 +37,12 @@ class SwappedMathWarpContext {
     float accum[C.wave_registers()] = {};
 #pragma unroll 1
     for (int step = 0; step < part_.range.steps; ++step) accumulate(accum);
-    sums_.wait();
+    sums_.await_buffer();
     // the fragment's rows are columns of the result, and its columns are rows
     sums_.put(
         accum, [&](int i) { return first_row_ + fragment_.column(i); },
         [&](int i) { return first_column_ + fragment_.row(tile::Fragment::half(i)); });
-    sums_.publish();
+    sums_.exchange();
     store_sums<C>(params_, part_.tile, sums_);
   }
 

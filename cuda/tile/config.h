@@ -55,6 +55,7 @@ struct TileConfig {
   constexpr int math_warpgroups() const { return family == Family::kSwapped ? block_m / wave_n * slabs() : 2; }
   constexpr int load_warp() const { return 4 * math_warpgroups(); }
   constexpr int threads() const { return 128 * math_warpgroups() + (family == Family::kTile ? 128 : 32); }
+  constexpr int role_threads() const { return 128 * math_warpgroups() + 32; }  // without idle warps
   static constexpr int kMathRegisters = 232;  // with 40 of the load warpgroup: 504 * 128 <= 65536; no spills, nvcc 13.0
   static constexpr int kLoadRegisters = 40;
 
@@ -89,6 +90,7 @@ struct TileConfig {
 
   // Sums over the CTAs that share a tile; rows are padded by 16 bytes, so that neighbours start on other banks.
   constexpr int sum_bytes() const { return block_m * (block_n + 4) * 4; }
+  constexpr int sum_stages() const { return (sum_bytes() + stage_bytes() - 1) / stage_bytes(); }  // of the ring, below
 
   // Output buffer of one math warpgroup: chunks of 64 rows by 128 bytes, the box of a TMA store.
   static constexpr int kChunkBytes = 128;

@@ -27,23 +27,20 @@ struct TileGrid {
     const int in_group = in_batch - group * per_group;
     const int rest = tiles_m - group * raster_group;
     const int height = rest < raster_group ? rest : raster_group;  // the last group may be lower
-    const int n = in_group / height;
+    const int n = height == 1 ? in_group : in_group / height;
     return {group * raster_group + in_group - n * height, n, batch_index};
   }
 };
 
-// Some of the k blocks: `steps` times so many as go into a stage, from `first` on. The last step may reach beyond the
-// last k block.
+// Some of the steps along k, each so many k blocks as go into a stage. The last one may reach beyond the last k block.
 struct KRange {
   int first, steps;
 };
 
-// The part of the CTA with `rank` among 1 << split_log2 that share a tile; it may be empty.
-constexpr KRange k_range(int num_k_blocks, int per_step, int rank, int split_log2) {
-  const int64_t steps = (num_k_blocks + per_step - 1) / per_step;
-  const auto begin = static_cast<int>(steps * rank >> split_log2);
-  const auto end = static_cast<int>(steps * (rank + 1) >> split_log2);
-  return {begin * per_step, end - begin};
+// The part of the CTA with `rank` among 1 << split_log2 that share a tile; it may be empty. num_steps < 2^24.
+constexpr KRange k_range(int num_steps, int rank, int split_log2) {
+  const int begin = num_steps * rank >> split_log2, end = num_steps * (rank + 1) >> split_log2;
+  return {begin, end - begin};
 }
 
 // What one CTA does that works on a single tile, which it may share with the others of its cluster.
@@ -55,10 +52,10 @@ struct TilePart {
 
 // Of CTA `cta` of batch element `batch`. Tiles run along m, so that b is read from memory once. Divisions here would
 // delay the first load.
-constexpr TilePart tile_part(const TileGrid& grid, int cta, int batch, int split_log2, int num_k_blocks, int per_step) {
+constexpr TilePart tile_part(const TileGrid& grid, int cta, int batch, int split_log2, int num_steps) {
   const int in_batch = cta >> split_log2, rank = cta - (in_batch << split_log2);
   const int n = grid.tiles_m == 1 ? in_batch : in_batch / grid.tiles_m;
-  return {{in_batch - n * grid.tiles_m, n, batch}, rank, k_range(num_k_blocks, per_step, rank, split_log2)};
+  return {{in_batch - n * grid.tiles_m, n, batch}, rank, k_range(num_steps, rank, split_log2)};
 }
 
 class TileScheduler {

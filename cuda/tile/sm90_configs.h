@@ -32,6 +32,7 @@ inline constexpr TileShape kSm90Shapes[] = {
     // few rows; slots: as many as fit beside each other, see host/select
     {Family::kSwapped, 64, 128, 64, 4, 2,  1, false, 1, 128, 0},
     {Family::kSwapped, 64,  64, 64, 6, 2,  1, false, 3, 128, 0},
+    {Family::kSwapped, 64,  64, 64, 8, 1,  1, false, 4, 128, 0},  // short k: all of many CTAs at once
     {Family::kSwapped, 32,  64, 32, 8, 2,  1, false, 3, 128, 0},
     {Family::kSwapped, 16,  64, 16, 8, 2,  1, false, 4, 128, 0},
 };
