@@ -166,6 +166,41 @@ def test_long_chains_without_waiting(rng):
     assert_matmul_close((y - 1)[:50], head, jax_fp8.quantize(v, (128, 128)))
 
 
+CHAIN = """
+import jax, jax.numpy as jnp, numpy as np, jax_fp8
+rng = np.random.default_rng(0)
+step = lambda x, w: jax_fp8.blockwise_matmul(jax_fp8.quantize(x), w)
+one = jax.jit(step)
+for m, d in ((1, 1024), (16, 7168), (64, 512), (129, 640), (300, 1000), (2000, 2048)):
+    w = jax_fp8.quantize(jnp.asarray(rng.standard_normal((d, d)) / d**0.5, jnp.bfloat16), (128, 128))
+    x = jnp.asarray(rng.standard_normal((m, d)), jnp.bfloat16)
+    expected = [x]
+    for _ in range(40):
+        expected.append(jax.block_until_ready(one(jax.block_until_ready(expected[-1]), w)))
+
+    @jax.jit
+    def chain(x, w):
+        out = []
+        for _ in range(40):
+            x = step(x, w)
+            out.append(x)
+        return out
+
+    for _ in range(3):
+        for i, (got, want) in enumerate(zip(chain(x, w), expected[1:])):
+            np.testing.assert_array_equal(np.asarray(got, np.float32), np.asarray(want, np.float32), f"{m} {i}")
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("xla_flags", ["--xla_gpu_enable_command_buffer=", ""])
+def test_kernels_in_a_row_wait_for_each_other(xla_flags):
+    """Each starts before the one in front of it has ended (programmatic dependent launch): what it reads must be there,
+    and nobody may read any more what it overwrites."""
+    done = run_python(CHAIN, XLA_FLAGS=xla_flags, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 # ---- case 56 ---------------------------------------------------------------------------------------------------------
 
 LOOPS = """

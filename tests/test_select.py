@@ -24,13 +24,15 @@ def measured():
     """(m_from, m_to, n, k, name) of every line of the table."""
     text = HEADER.read_text().split("kMeasured[] = {")[1]
     for numbers in re.findall(r"\{([\d, ]+)\}", text):
-        first, last, n, k, block_m, block_n, split_log2 = map(int, numbers.split(","))
-        yield first, last, n, k, f"{block_m}x{block_n}" + (f"/{1 << split_log2}" if split_log2 else "")
+        first, last, n, k, block_m, block_n, k_blocks, split_log2 = map(int, numbers.split(","))
+        name = f"{block_m}x{block_n}" + ("k1" if k_blocks == 1 and block_m < 128 else "")
+        yield first, last, n, k, name + (f"/{1 << split_log2}" if split_log2 else "")
 
 
 def extents(name):
+    """block_m, block_n, split of a name such as 64x64, 64x64k1 (one k block a stage) or 64x64/2 (k split in two)."""
     block, _, split = name.partition("/")
-    return (*map(int, block.split("x")), int(split or 1))
+    return (*map(int, block.removesuffix("k1").split("x")), int(split or 1))
 
 
 @pytest.mark.parametrize("out", ["bfloat16", "float16", "float32"])
@@ -86,7 +88,8 @@ def test_rings_fit_into_shared_memory(m, k):
     for name in _extension.host.config_names(128, "float32"):
         chosen = select(m, 4096, k, out="float32", config=name)
         block_m, block_n, split = extents(name)
-        stage_bytes = (block_m + block_n) * 128 * (2 if block_m < 128 else 1)  # of tiles; few rows: two k blocks
+        k_blocks = 2 if block_m < 128 and "k1" not in name else 1  # of a stage; few rows: two
+        stage_bytes = (block_m + block_n) * 128 * k_blocks  # of tiles
         sums = block_m * (block_n + 4) * 4 if split > 1 and block_m < 128 else 0  # behind the ring
         assert chosen["stages"] >= 1
         assert chosen["stages"] * stage_bytes + sums < SHARED_BYTES - 3 * 1024
@@ -103,8 +106,15 @@ def test_rings_leave_room_for_the_other_ctas_of_an_sm():
 
 def test_many_batch_elements_are_left_to_the_persistent_kernel():
     assert select(4, 128, 128, batch=70000)["block_m"] == 128
-    with pytest.raises(ValueError, match=r"configuration 16x64 needs more than .* 65535 batch elements"):
+    with pytest.raises(ValueError, match=r"configuration 16x64 can't have more than .* 65535 batch elements"):
         select(4, 128, 128, batch=70000, config="16x64")
+
+
+def test_scales_beyond_32_bits_are_left_to_the_persistent_kernel():
+    assert select(2**24, 16, 128 * 127)["block_m"] == 128
+    assert select(2**24, 16, 128 * 127, config="64x64")["block_m"] == 64  # 127 * 2^24 < 2^31
+    with pytest.raises(ValueError, match=r"configuration 64x64 can't have more than .* 2\^31 scales of a"):
+        select(2**24, 16, 128 * 128, config="64x64")
 
 
 def test_too_many_tiles_are_refused():

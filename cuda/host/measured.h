@@ -14,7 +14,8 @@ struct Measured {
 
 inline constexpr int kMeasuredSms = 132;  // also an H100 SXM's, which was not measured
 inline constexpr Measured kMeasured[] = {
-    {33, 64, 32768, 512, 64, 64, 1, 0},
+    {17, 32, 32768, 512, 32, 64, 2, 0}, {17, 64, 4096, 7168, 32, 64, 2, 0},    {33, 64, 2112, 7168, 64, 128, 2, 2},
+    {65, 96, 2112, 7168, 32, 64, 2, 0}, {65, 128, 32768, 512, 128, 128, 1, 0},
 };
 
 }  // namespace jax_fp8::host

@@ -20,19 +20,24 @@ using tile::TileConfig;
 // Microseconds of kernel time. Constants: fitted to every configuration's times on an H200 at 1 to 128 rows, and, for
 // the tensor rate, at 4096 and more (docs/engineering_log.md).
 
-constexpr double kMemoryBytesPerUs = 3.45e6;    // DRAM, beside the write-back of what was in L2
-constexpr double kAgain = 0.35;                 // of that: b once more, out of L2, for every further tile along m
-constexpr double kL2BytesPerUs = 8.8e6;         // L2 to all SMs
-constexpr double kSmBytesPerUs = 83e3;          // into one SM
-constexpr double kLatencyUs = 1.3;              // a ring's bytes arrive once in this time
+constexpr double kMemoryBytesPerUs = 3.66e6;    // DRAM, beside the write-back of what was in L2
+constexpr double kAgain = 0.23;                 // of that: b once more, out of L2, for every further tile along m
+constexpr double kSmBytesPerUs = 180e3;         // into one SM
+constexpr double kLatencyUs = 1.4;              // a ring's bytes arrive once in this time
 constexpr double kMultiplyAddsPerClock = 4096;  // e4m3, one SM
 constexpr double kClocksPerUs = 1700;           // under load
 constexpr double kTileClocks = 2500;            // kTile: drain, store, first data of the next
-constexpr double kTileStartUs = 5.7;            // launch, first data, last store
-constexpr double kSwappedStartUs = 2.3;
-constexpr double kCtaUs = 0.95, kRowsOfCta = 26;   // kSwapped: start and end of a CTA, longer with more rows
-constexpr double kStepUs = 0.2, kRowsOfStep = 78;  // kSwapped: a stage when data waits
-constexpr double kClusterUs = 1.1;                 // sum over a cluster
+constexpr double kTileStartUs = 4.5;            // launch, first data, last store
+constexpr double kSwappedStartUs = 2.4;
+constexpr double kCtaUs = 0.61, kRowsOfCta = 23;     // kSwapped: start and end of a CTA, longer with more rows
+constexpr double kStepUs = 0.18, kRowsOfStep = 120;  // kSwapped: a stage when data waits
+constexpr double kHalvingUs = 0.66;                  // sum over a cluster, for each time that k is halved
+
+// Of things that go on at the same time: a little longer than the longest.
+double together(double a, double b, double c = 0, double d = 0) {
+  const auto fourth = [](double x) { return x * x * x * x; };
+  return std::sqrt(std::sqrt(fourth(a) + fourth(b) + fourth(c) + fourth(d)));
+}
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
@@ -94,11 +99,11 @@ double tile_us(const Candidate& candidate, const Work& work, int num_sms) {
                                 tile::shape_of(candidate.index).tensor_use;
   const double rounds = ceil_div(work.ctas, num_sms);
   const double compute_us = rounds * (work.k_blocks * k_block_clocks + kTileClocks) / kClocksPerUs;
-  return kTileStartUs + std::max({work.memory_us(), work.flow_us(num_sms), compute_us});
+  return kTileStartUs + together(work.memory_us(), work.flow_us(num_sms), compute_us);
 }
 
-// CTAs come in rounds of as many as fit. Bound by memory, by L2, by what flows into the busiest SM or is on its way
-// there, or by the steps of a CTA.
+// CTAs come in rounds of as many as fit. Bound by memory, by what flows into the busiest SM or is on its way there, or
+// by the steps of a CTA.
 double swapped_us(const Candidate& candidate, const Work& work, const Residency& resident, int num_sms) {
   const TileConfig& config = candidate.config();
   const double rounds = ceil_div(work.ctas, slots(candidate, resident.ctas_per_sm, num_sms));
@@ -106,10 +111,9 @@ double swapped_us(const Candidate& candidate, const Work& work, const Residency&
   const double in_flight = std::min<double>(resident.ctas_per_sm, on_sm) * resident.stages * config.stage_bytes();
   const double step_us = kStepUs * (1 + config.block_m / kRowsOfStep);
   return kSwappedStartUs +
-         std::max({work.memory_us(), work.ctas * work.cta_bytes / kL2BytesPerUs, work.flow_us(num_sms),
-                   on_sm * work.cta_bytes / in_flight * kLatencyUs,
-                   rounds * ceil_div(work.k_blocks, config.k_blocks_per_stage) * step_us}) +
-         rounds * kCtaUs * (1 + config.block_m / kRowsOfCta) + (candidate.split_log2 > 0 ? kClusterUs : 0);
+         together(work.memory_us(), work.flow_us(num_sms), on_sm * work.cta_bytes / in_flight * kLatencyUs,
+                  rounds * ceil_div(work.k_blocks, config.k_blocks_per_stage) * step_us) +
+         rounds * kCtaUs * (1 + config.block_m / kRowsOfCta) + candidate.split_log2 * kHalvingUs;
 }
 
 // ---- plan ---------------------------------------------------------------------------------------
@@ -123,12 +127,16 @@ int raster_group(const MatmulProblem& p, double tiles_m) {
 
 constexpr double kMaxCtas = std::numeric_limits<int32_t>::max() / 2;  // the persistent loop adds num_ctas to an index
 constexpr int64_t kMaxRows = 65535;                                   // of a grid
+constexpr int64_t kMaxScales = std::numeric_limits<int32_t>::max();   // of a: kSwapped has their offsets in 32 bits
 
 std::optional<Choice> plan(const Candidate& candidate, const MatmulProblem& p, int num_sms) {
   const TileConfig& config = candidate.config();
   const Work work(candidate, p);
   const double ctas = work.ctas;
-  if (ctas > kMaxCtas || (config.family != Family::kTile && p.batch > kMaxRows)) return std::nullopt;
+  if (ctas > kMaxCtas) return std::nullopt;
+  if (config.family == Family::kSwapped && (p.batch > kMaxRows || p.a_batch * p.m * p.num_k_blocks() > kMaxScales)) {
+    return std::nullopt;
+  }
   Choice choice{.candidate = candidate,
                 .stages = config.stages,
                 .grid = {static_cast<int>(work.tiles_m), static_cast<int>(work.tiles_n), static_cast<int>(p.batch),
@@ -216,8 +224,9 @@ Choice forced_choice(const MatmulProblem& p, int num_sms, std::string_view force
   }
   std::optional<Choice> choice = plan(*found, p, num_sms);
   if (!choice) {
-    throw std::invalid_argument("blockwise_matmul: configuration " + std::string(forced) +
-                                " needs more than 2^30 CTAs or 65535 batch elements: " + p.describe());
+    throw std::invalid_argument(
+        "blockwise_matmul: configuration " + std::string(forced) +
+        " can't have more than 2^30 CTAs, 65535 batch elements or 2^31 scales of a: " + p.describe());
   }
   choice->why = Choice::Why::kAskedFor;
   return *choice;

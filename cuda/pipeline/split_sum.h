@@ -35,8 +35,8 @@ class SplitSum {
   static constexpr int kBytes = 4 * kRows * kPitch;
   static constexpr int kNumThreads = kThreads;
 
-  // 1 << split_log2 CTAs share the tile; this one has `rank`. kBytes each: `own` for this CTA's tile, `received`, only if
-  // k is split, for what others send.
+  // 1 << split_log2 CTAs share the tile; this one has `rank`. kBytes each: `own` for this CTA's tile, `received`, only
+  // if k is split, for what others send.
   __device__ SplitSum(void* own, void* received, ptx::Barrier& landed, int split_log2, int rank)
       : own_(static_cast<float*>(own)),
         received_(static_cast<float*>(received)),
@@ -93,9 +93,9 @@ class SplitSum {
     return value;
   }
 
-  // The same for all of them: this thread sums columns column() .. column() + 3 of the rows row(), row() + kRowStep, ...
-  // Calls store(inside, values) for one after the other, those at `rows` and beyond not `inside`. A CTA is short: its
-  // loads go together, and its instructions are few.
+  // The same for all of them: this thread sums columns column() .. column() + 3 of the rows row(), row() + kRowStep,
+  // ... Calls store(inside, values) for one after the other, those at `rows` and beyond not `inside`. A CTA is short:
+  // its loads go together, and its instructions are few.
   static constexpr int kRowStep = kThreads / (kColumns / 4);
   static __device__ int column() { return ptx::thread_index() % (kColumns / 4) * 4; }
   static __device__ int row() { return ptx::thread_index() / (kColumns / 4); }
@@ -154,7 +154,8 @@ class SplitSum {
     }
   }
 
-  static constexpr int kAtOnce = kRows / kRowStep < 4 ? kRows / kRowStep : 4;  // rows of a thread whose loads go together
+  static constexpr int kAtOnce =
+      kRows / kRowStep < 4 ? kRows / kRowStep : 4;  // rows of a thread whose loads go together
   static constexpr int kBarrier = static_cast<int>(NamedBarrier::kSplitSum);
 
   float *own_, *received_;

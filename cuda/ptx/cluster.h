@@ -24,8 +24,8 @@ __device__ __forceinline__ void store_async(float* place, Barrier& landed, int r
   asm volatile(
       "{\n .reg .b32 place, landed;\n mapa.shared::cluster.u32 place, %0, %2;\n mapa.shared::cluster.u32 landed, %1, "
       "%2;\n"
-      " st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [place], {%3, %4, %5, %6}, [landed];\n}" ::"r"(
-          shared_address(place)),
+      " st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [place], {%3, %4, %5, %6}, [landed];\n}" ::
+          "r"(shared_address(place)),
       "r"(shared_address(&landed)), "r"(rank), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
       : "memory");
 }

@@ -16,8 +16,8 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// What L2 evicts first. Section 9.7.9.18. A policy of evict_normal is not what loads without a policy have: slower by 7 %
-// (docs/engineering_log.md).
+// What L2 evicts first. Section 9.7.9.18. A policy of evict_normal is not what loads without a policy have: slower by 7
+// % (docs/engineering_log.md).
 struct L2Policy {
   uint64_t bits;
 };

@@ -45,10 +45,10 @@ __device__ __forceinline__ void store_16_bytes_if(bool condition, void* pointer,
                : "memory");
 }
 __device__ __forceinline__ void store_8_bytes_if(bool condition, void* pointer, uint32_t low, uint32_t high) {
-  asm volatile("{\n .reg .pred p;\n setp.ne.u32 p, %0, 0;\n @p st.global.v2.b32 [%1], {%2, %3};\n}" ::"r"(
-                   uint32_t{condition}),
-               "l"(pointer), "r"(low), "r"(high)
-               : "memory");
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.u32 p, %0, 0;\n @p st.global.v2.b32 [%1], {%2, %3};\n}" ::"r"(uint32_t{condition}),
+      "l"(pointer), "r"(low), "r"(high)
+      : "memory");
 }
 
 // Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.

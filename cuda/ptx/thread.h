@@ -69,9 +69,10 @@ __device__ __forceinline__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Programmatic dependent launch: a kernel's start overlaps the end of the one in front of it in the stream. Every kernel
-// lets the next one start, and waits, in every role that touches global memory, before it does. Since all of them wait,
-// what a kernel waits for is everything in front of it, not only the last kernel. PTX ISA 9.1 section 9.7.13.13.
+// Programmatic dependent launch: a kernel's start overlaps the end of the one in front of it in the stream. Every
+// kernel lets the next one start, and waits, in every role that touches global memory, before it does. Since all of
+// them wait, what a kernel waits for is everything in front of it, not only the last kernel. PTX ISA 9.1
+// section 9.7.13.13.
 __device__ __forceinline__ void let_next_kernel_start() {
   asm volatile("griddepcontrol.launch_dependents;");
 }

@@ -20,7 +20,7 @@ __device__ void store_sums(const tile::MatmulParams& params, const tile::WorkTil
   if (params.n % 4 == 0) {  // so that four columns are aligned, and all inside of the array or none
     const bool is_inside = first_column + sums.column() < params.n;
     int64_t index = start + static_cast<int64_t>(sums.row()) * params.n + sums.column();
-    sums.for_each_sum(is_inside ? rows : 0, [&](bool inside, const float(&values)[4]) {
+    sums.for_each_sum(is_inside ? rows : 0, [&](bool inside, const float (&values)[4]) {
       store_four<C.out>(params, index, inside, values);
       index += int64_t{sums.kRowStep} * params.n;
     });

@@ -29,9 +29,11 @@ class SwappedLoadWarpContext {
         b_batch_(params.b_index(part.tile.batch)),
         lane_(ptx::lane_index()),
         a_scales_(params.a_scale_data + static_cast<uint32_t>(kb_) * params.a_scale_step +
-                  static_cast<uint32_t>(a_batch_ * params.m + a_row_ + lane_)),
+                  static_cast<uint32_t>(a_batch_) * static_cast<uint32_t>(params.m) +
+                  static_cast<uint32_t>(a_row_ + lane_)),
         b_scales_(params.b_scale_data +
-                  (static_cast<uint32_t>(b_batch_) * params.b_scale_rows + static_cast<uint32_t>(b_row_ / tile::kScaleBlock)) *
+                  (static_cast<uint32_t>(b_batch_) * params.b_scale_rows +
+                   static_cast<uint32_t>(b_row_ / tile::kScaleBlock)) *
                       static_cast<uint32_t>(params.num_k_blocks) +
                   static_cast<uint32_t>(kb_ + lane_)),
         b_policy_(ptx::evict_first()) {}

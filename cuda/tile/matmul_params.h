@@ -36,24 +36,25 @@ struct MatmulParams {
   bool store_by_tma;    // n * sizeof(out) % 16 == 0
 
   // kSwapped. What the host can compute doesn't delay the first load of a CTA.
-  int stages;              // slots of the input ring
-  int num_steps;           // stages' worth of k blocks
-  int split_log2;          // 1 << split_log2 CTAs, a cluster, share the k blocks of a tile
-  bool whole_k_blocks;     // k % 128 == 0, so one copy brings all k blocks of a stage
-  uint32_t a_scale_step;   // from a scale to that of the next k block: a_batch * m
-  uint32_t b_scale_rows;   // ceil(n / 128)
+  int stages;             // slots of the input ring
+  int num_steps;          // stages' worth of k blocks
+  int split_log2;         // 1 << split_log2 CTAs, a cluster, share the k blocks of a tile
+  bool whole_k_blocks;    // k % 128 == 0, so one copy brings all k blocks of a stage
+  uint32_t a_scale_step;  // from a scale to that of the next k block: a_batch * m; a has less than 2^31 scales
+  uint32_t b_scale_rows;  // ceil(n / 128)
 
-  // Offsets of scales fit into 32 bits: 2^32 of them would belong to half a terabyte of codes.
   constexpr int a_index(int batch) const { return a_batch == 1 ? 0 : batch; }
   constexpr int b_index(int batch) const { return b_batch == 1 ? 0 : batch; }
   constexpr RowScales a_rows() const { return {a_scale_data, m, num_k_blocks, a_batch}; }
   constexpr RowScales b_rows() const { return {b_scale_data, n, num_k_blocks, b_batch}; }
 
-  // The scales of the 128x128 blocks of b that hold row `n` (or the last row), for k block 0, 1, ...
+  // The scales of the 128x128 blocks of b that hold row `n` (or the last row), for k block 0, 1, ... Less than 2^32 in
+  // all, since they belong to less than 2^31 batch elements and, for more than one each, to 128 codes or more.
   constexpr const float* b_block_scales(int batch, int row) const {
     const uint32_t blocks = (static_cast<uint32_t>(n) + kScaleBlock - 1) / kScaleBlock;
     const uint32_t wanted = static_cast<uint32_t>(row) / kScaleBlock, block = wanted < blocks ? wanted : blocks - 1;
-    return b_scale_data + (static_cast<uint32_t>(b_index(batch)) * blocks + block) * static_cast<uint32_t>(num_k_blocks);
+    return b_scale_data +
+           (static_cast<uint32_t>(b_index(batch)) * blocks + block) * static_cast<uint32_t>(num_k_blocks);
   }
 };
 

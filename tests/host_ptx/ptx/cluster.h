@@ -9,7 +9,7 @@ namespace jax_fp8::ptx {
 
 void cluster_arrive_relaxed();
 void cluster_wait();
-void store_async(float* place, Barrier& landed, int rank, float value);
+void store_async(float* place, Barrier& landed, int rank, const float (&values)[4]);
 void barrier_wait_cluster(Barrier& barrier, uint32_t parity);
 
 }  // namespace jax_fp8::ptx

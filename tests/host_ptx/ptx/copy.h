@@ -10,11 +10,14 @@
 namespace jax_fp8::ptx {
 
 void prefetch_tensor_map(const TensorMap& map);
+struct L2Policy {
+  uint64_t bits;
+};
+L2Policy evict_first();
 void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z);
+void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z, L2Policy policy);
 void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z, int w);
-void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z, int w, uint64_t policy);
-uint64_t evict_normal();
-uint64_t evict_first();
+void tma_load(void* destination, const TensorMap& map, Barrier& full, int x, int y, int z, int w, L2Policy policy);
 void tma_store(const TensorMap& map, const void* source, int x, int y, int z);
 void commit_stores();
 void wait_stores_read();

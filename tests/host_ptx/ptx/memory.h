@@ -10,10 +10,11 @@ namespace jax_fp8::ptx {
 float load_readonly(const float* pointer);
 float load_shared(const float* pointer);
 void load_shared(const float* pointer, float& first, float& second);
-void load_shared(const float* pointer, float (&values)[4]);
+void load_four(const float* pointer, float (&values)[4]);
 void store_shared(void* pointer, float first, float second);
 void store_16_bytes(void* pointer, const uint32_t (&words)[4]);
-void store_8_bytes(void* pointer, uint32_t low, uint32_t high);
+void store_16_bytes_if(bool condition, void* pointer, const uint32_t (&words)[4]);
+void store_8_bytes_if(bool condition, void* pointer, uint32_t low, uint32_t high);
 void store_matrices(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3);
 
 uint32_t pack_bfloat16(float low, float high);
