@@ -163,11 +163,10 @@ def _product(e: Any, count: str, scope: str, target: str, num_sms: int) -> Produ
         for key, note in (
             ("pads_k", "k is not a multiple of 16: operands are copied into padded scratch"),
             ("scales_by_copy", "scale rows are not multiples of 16 bytes: loaded by cp.async"),
+            ("stores_elements", "result rows are not aligned: stored element by element"),
         ):
             if chosen[key]:
                 notes.append(note)
-        if not chosen["store_by_tma"]:
-            notes.append("result rows are not multiples of 16 bytes: stored element by element")
     return Product(
         role=_ROLES[e.primitive.name],
         m=m,

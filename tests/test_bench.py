@@ -126,7 +126,17 @@ def test_first_call_is_timed_again_and_bounds_the_noise(monkeypatch):
     assert (peer.us, peer.noise) == (10, None)
 
 
-def test_calls_of_the_loop_are_all_there_on_a_gpu():
+@pytest.mark.parametrize("us", [1, 8, 100, 500, 700, 1000, 1700, 2600, 20000])
+def test_a_loop_has_two_trips_and_takes_its_time(us):
+    calls, trips = _timing.loop_counts(us)
+    assert trips >= 2
+    assert 1 <= calls <= _timing.MAX_CALLS_IN_BODY
+    total = calls * (trips + 1)
+    assert total == 3 or 0.6 < total * us / _timing.LOOP_US < 1.5
+
+
+@pytest.mark.parametrize(("calls", "trips"), [(8, 10), (1, 2)])
+def test_calls_of_the_loop_are_all_there_on_a_gpu(calls, trips):
     os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")  # of libraries that only running needs
     config = (Path(__file__).parent / "data" / "h100.txtpb").read_text()
     try:
@@ -135,13 +145,13 @@ def test_calls_of_the_loop_are_all_there_on_a_gpu():
         pytest.skip(f"jax can't compile for CUDA here (jax[cuda13-local] is enough): {error}")
     sharding = SingleDeviceSharding(topology.devices[0])
     x, w = (jax.ShapeDtypeStruct((rows, 512), jnp.bfloat16, sharding=sharding) for rows in (256, 384))
-    loop = _timing.loop_of(jax.jit(lambda x, w: jnp.dot(x, w.T)), 8, 10)
+    loop = _timing.loop_of(jax.jit(lambda x, w: jnp.dot(x, w.T)), calls, trips)
     program = jax.jit(loop).lower(x, w).compile().as_text()
     (body,) = re.findall(r" while\(.*body=%([\w.]+)", program)
     (text,) = re.findall(rf"^%{re.escape(body)} .*?^}}", program, re.MULTILINE | re.DOTALL)
     made = re.findall(r"= bf16\[256,384\]\S* ([\w-]+)\(", text)
-    assert [op for op in made if op not in ("get-tuple-element", "parameter", "bitcast")] == ["fusion"] * 8
-    assert '"known_trip_count":{"n":"10"}' in program
+    assert [op for op in made if op not in ("get-tuple-element", "parameter", "bitcast")] == ["fusion"] * calls
+    assert f'"known_trip_count":{{"n":"{trips}"}}' in program
 
 
 # ---- shapes and cases ----------------------------------------------------------------------------------------------

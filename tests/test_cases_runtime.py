@@ -243,6 +243,35 @@ def test_command_buffers_on_and_off_give_the_same_bits(tmp_path):
             np.testing.assert_array_equal(results[name][key], results["off"][key], err_msg=f"{name} {key}")
 
 
+CAPTURED = """
+import sys, pathlib
+import jax, jax.numpy as jnp, jax_fp8
+w = jax_fp8.quantize_weight(jnp.ones((512, 512), jnp.bfloat16), for_inference=True)
+step = jax.jit(lambda x: jax_fp8.dot(jnp.tanh(jax_fp8.dot(x, w)), w))
+x = jnp.ones((64, 512), jnp.bfloat16)
+jax.block_until_ready(step(x))
+with jax.profiler.trace(sys.argv[1]):
+    for _ in range(3):
+        jax.block_until_ready(step(x))
+(trace,) = pathlib.Path(sys.argv[1]).rglob("*.xplane.pb")
+names = {"host": [], "device": []}
+for plane in jax.profiler.ProfileData.from_file(str(trace)).planes:
+    for line in plane.lines:
+        names["device" if plane.name.startswith("/device:GPU") else "host"] += [e.name for e in line.events]
+count = lambda where, text: sum(text in name for name in names[where])
+assert count("host", "cuGraphLaunch") == 3, names["host"]
+assert count("device", "blockwise_fp8_matmul") == count("device", "fp8_quantize") == 6, names["device"]
+"""
+
+
+@pytest.mark.gpu
+def test_profile_shows_our_kernels_in_command_buffers(tmp_path):
+    code = CAPTURED.replace("sys.argv[1]", repr(str(tmp_path)))
+    flags = "--xla_enable_command_buffers_during_profiling=true --xla_gpu_graph_min_graph_size=1"
+    done = run_python(code, XLA_FLAGS=flags, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "host/device_info.h"
+#include "host/require.h"
 #include "host/run_matmul.h"
 #include "host/run_quantize.h"
 
@@ -20,8 +21,10 @@ namespace jax_fp8 {
 namespace {
 
 namespace ffi = xla::ffi;
+using host::require;
 
-ffi::Error guarded(const std::function<void()>& body) {
+template <typename Body>
+ffi::Error guarded(const Body& body) {
   try {
     body();
     return ffi::Error::Success();
@@ -62,10 +65,6 @@ std::optional<quantize::InType> in_type(ffi::DataType type) {
   }
 }
 
-void require(bool holds, const std::string& message) {
-  if (!holds) throw std::invalid_argument(message);
-}
-
 ffi::Error initialize(int32_t device) {
   return guarded([&] { host::device_info(device); });
 }
@@ -82,9 +81,10 @@ ffi::Error blockwise_matmul(cudaStream_t stream, int32_t device, ffi::AnyBuffer 
     require(type.has_value(), "blockwise_matmul: the result must be bfloat16, float16 or float32");
     const host::MatmulProblem problem =
         host::matmul_problem(dims(a), dims(a_scales), dims(b), dims(b_scales), dims(*out), rows_per_b_scale, *type);
-    require(static_cast<int64_t>(scratch->size_bytes()) >= host::scratch_bytes(problem),
-            "blockwise_matmul: scratch has " + std::to_string(scratch->size_bytes()) + " bytes, needs " +
-                std::to_string(host::scratch_bytes(problem)));
+    require(static_cast<int64_t>(scratch->size_bytes()) >= host::scratch_bytes(problem), [&] {
+      return "blockwise_matmul: scratch has " + std::to_string(scratch->size_bytes()) + " bytes, needs " +
+             std::to_string(host::scratch_bytes(problem));
+    });
     const host::MatmulBuffers buffers{a.untyped_data(), a_scales.untyped_data(), b.untyped_data(),
                                       b_scales.untyped_data(), out->untyped_data()};
     host::run_matmul(problem, buffers, scratch->untyped_data(), config, device, stream);
@@ -124,7 +124,7 @@ ffi::Error quantize(cudaStream_t stream, int32_t device, ffi::AnyBuffer x, int64
       require((*codes)->element_type() == ffi::U8 && (*codes)->element_count() == x.element_count(),
               "quantize: codes must be uint8 with x's number of elements");
       require((*scales)->element_type() == ffi::F32 && static_cast<int64_t>((*scales)->element_count()) == num_scales,
-              "quantize: scales must be " + std::to_string(num_scales) + " float32 values");
+              [&] { return "quantize: scales must be " + std::to_string(num_scales) + " float32 values"; });
       auto& orientation = along_columns ? params.along_columns : params.along_rows;
       orientation = {static_cast<uint8_t*>((*codes)->untyped_data()), static_cast<float*>((*scales)->untyped_data())};
     }

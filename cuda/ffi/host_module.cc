@@ -41,8 +41,10 @@ nb::dict select_config(int64_t batch, int64_t m, int64_t n, int64_t k, int rows_
   result["waves"] = choice.waves;
   result["predicted_us"] = choice.cost_us;
   result["reason"] = choice.reason();
-  result["scales_by_copy"] = p.scales_by_copy();
-  result["store_by_tma"] = p.store_by_tma();
+  // what is slower than it could be: kSwapped always copies scales, and stores four elements at once
+  const bool is_tile = tile.family == jax_fp8::tile::Family::kTile;
+  result["scales_by_copy"] = is_tile && p.scales_by_copy();
+  result["stores_elements"] = is_tile ? !p.store_by_tma() : p.n % 4 != 0;
   result["pads_k"] = p.pads_k();
   return result;
 }

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <vector>
+
+#include "host/require.h"
 
 namespace jax_fp8::host {
 namespace {
@@ -12,10 +13,6 @@ std::string text(Dims dims) {
   std::string s = "(";
   for (size_t i = 0; i < dims.size(); ++i) s += (i ? ", " : "") + std::to_string(dims[i]);
   return s + ")";
-}
-
-void require(bool holds, const std::string& message) {
-  if (!holds) throw std::invalid_argument("blockwise_matmul: " + message);
 }
 
 int64_t product(Dims dims) {
@@ -34,9 +31,10 @@ std::vector<int64_t> scales_shape(Dims codes, int64_t rows_per_scale) {
 
 void check_scales(const char* name, Dims codes, Dims scales, int64_t rows_per_scale) {
   const auto expected = scales_shape(codes, rows_per_scale);
-  require(std::ranges::equal(scales, expected), std::string(name) + ".scales has shape " + text(scales) + "; " + name +
-                                                    " " + text(codes) + " in " + std::to_string(rows_per_scale) +
-                                                    "x128 blocks needs " + text(expected));
+  require(std::ranges::equal(scales, expected), [&] {
+    return std::string("blockwise_matmul: ") + name + ".scales has shape " + text(scales) + "; " + name + " " +
+           text(codes) + " in " + std::to_string(rows_per_scale) + "x128 blocks needs " + text(expected);
+  });
 }
 
 }  // namespace
@@ -48,13 +46,16 @@ std::string MatmulProblem::describe() const {
 
 MatmulProblem matmul_problem(Dims a, Dims a_scales, Dims b, Dims b_scales, Dims out, int64_t rows_per_b_scale,
                              tile::OutType out_type) {
-  require(a.size() >= 2 && b.size() >= 2, "operands need at least 2 axes, got a " + text(a) + ", b " + text(b));
-  require(rows_per_b_scale == 1 || rows_per_b_scale == tile::kScaleBlock,
-          "rows_per_b_scale must be 1 or 128, got " + std::to_string(rows_per_b_scale));
+  require(a.size() >= 2 && b.size() >= 2,
+          [&] { return "blockwise_matmul: operands need at least 2 axes, got a " + text(a) + ", b " + text(b); });
+  require(rows_per_b_scale == 1 || rows_per_b_scale == tile::kScaleBlock, [&] {
+    return "blockwise_matmul: rows_per_b_scale must be 1 or 128, got " + std::to_string(rows_per_b_scale);
+  });
   const Dims a_lead = a.first(a.size() - 2), b_lead = b.first(b.size() - 2);
   require(a_lead.empty() || b_lead.empty() || std::ranges::equal(a_lead, b_lead),
-          "leading axes of a " + text(a) + " and b " + text(b) + " must be equal");
-  require(a.back() == b.back(), "a " + text(a) + " and b " + text(b) + " must have the same k");
+          [&] { return "blockwise_matmul: leading axes of a " + text(a) + " and b " + text(b) + " must be equal"; });
+  require(a.back() == b.back(),
+          [&] { return "blockwise_matmul: a " + text(a) + " and b " + text(b) + " must have the same k"; });
   check_scales("a", a, a_scales, 1);
   check_scales("b", b, b_scales, rows_per_b_scale);
 
@@ -62,7 +63,8 @@ MatmulProblem matmul_problem(Dims a, Dims a_scales, Dims b, Dims b_scales, Dims 
   const Dims lead = a_lead.empty() ? b_lead : a_lead;
   std::vector<int64_t> result(lead.begin(), lead.end());
   result.insert(result.end(), {rows, n});
-  require(std::ranges::equal(out, result), "the result has shape " + text(out) + ", not " + text(result));
+  require(std::ranges::equal(out, result),
+          [&] { return "blockwise_matmul: the result has shape " + text(out) + ", not " + text(result); });
 
   const int64_t a_batch = product(a_lead), b_batch = product(b_lead);
   const bool folds = b_lead.empty();
@@ -76,7 +78,7 @@ MatmulProblem matmul_problem(Dims a, Dims a_scales, Dims b, Dims b_scales, Dims 
                               .out = out_type};
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max() - 256;  // a tile may reach beyond the edge
   require(std::max({problem.m, problem.n, problem.k, problem.batch}) <= kMax,
-          "every extent must stay below 2^31 - 256, got " + problem.describe());
+          [&] { return "blockwise_matmul: every extent must stay below 2^31 - 256, got " + problem.describe(); });
   return problem;
 }
 

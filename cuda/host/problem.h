@@ -16,6 +16,7 @@ struct MatmulProblem {
   int rows_per_b_scale;
   tile::OutType out;
 
+  bool operator==(const MatmulProblem&) const = default;
   int64_t num_k_blocks() const { return tile::ceil_div(k, tile::kScaleBlock); }
   bool is_empty() const { return batch == 0 || m == 0 || n == 0; }
   // TMA needs 16-byte strides. Rows of codes that aren't are copied into scratch; scales come by cp.async; results are

@@ -110,10 +110,18 @@ def loop_of(fn: Callable[..., Any], calls: int, trips: int) -> Callable[..., Any
     return lambda *args: lax.fori_loop(0, trips, lambda _, outs: chain(args, outs[-1]), chain(args, None))
 
 
+def loop_counts(estimate_us: float) -> tuple[int, int]:
+    """Calls in the body and trips of a loop of about LOOP_US.
+
+    At least two trips: one is no loop to XLA, which then merges its calls with those in front of it.
+    """
+    calls = max(1, min(MAX_CALLS_IN_BODY, int(LOOP_US / estimate_us / 3)))
+    return calls, max(2, round(LOOP_US / estimate_us / calls) - 1)
+
+
 def loop_us(fn: Callable[..., Any], args: tuple[Any, ...], estimate_us: float) -> float:
     """Wall time per call inside a compiled loop; warm L2."""
-    calls = max(1, min(MAX_CALLS_IN_BODY, int(LOOP_US / estimate_us / 2)))
-    trips = max(1, round(LOOP_US / estimate_us / calls) - 1)
+    calls, trips = loop_counts(estimate_us)
     run = jax.jit(loop_of(fn, calls, trips)).lower(*args).compile()
 
     def seconds(runs: int) -> float:
