@@ -189,6 +189,28 @@ for m, d in ((1, 1024), (16, 7168), (64, 512), (129, 640), (300, 1000), (2000, 2
     for _ in range(3):
         for i, (got, want) in enumerate(zip(chain(x, w), expected[1:])):
             np.testing.assert_array_equal(np.asarray(got, np.float32), np.asarray(want, np.float32), f"{m} {i}")
+
+# weights whose scales are made right in front of the product that reads them
+for m, n in ((64, 1024), (300, 1024)):
+    x = jax_fp8.quantize(jnp.asarray(rng.standard_normal((m, 1024)), jnp.bfloat16))
+    w = jnp.asarray(rng.standard_normal((n, 1024)), jnp.bfloat16)
+
+    @jax.jit
+    def product(x, w, factor):
+        return jax_fp8.blockwise_matmul(x, jax_fp8.quantize(w * factor, (128, 128)))
+
+    @jax.jit
+    def products(x, w, factors):
+        out = []
+        for factor in factors:
+            out.append(product(x, w * (1 if not out else 1 + 0 * jnp.isnan(out[-1][0, 0])), factor))
+        return out
+
+    factors = [jnp.bfloat16(2.0**i) for i in (0, 9, -7, 3, 20, -15, 1, 12)]
+    expected = [jax.block_until_ready(product(x, w, factor)) for factor in factors]
+    for _ in range(5):
+        for i, (got, want) in enumerate(zip(products(x, w, factors), expected)):
+            np.testing.assert_array_equal(np.asarray(got, np.float32), np.asarray(want, np.float32), f"{m} {i}")
 """
 
 

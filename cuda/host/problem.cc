@@ -76,6 +76,9 @@ MatmulProblem matmul_problem(Dims a, Dims a_scales, Dims b, Dims b_scales, Dims 
                               .k = a.back(),
                               .rows_per_b_scale = static_cast<int>(rows_per_b_scale),
                               .out = out_type};
+  const int64_t b_blocks = b_batch * tile::ceil_div(n, tile::kScaleBlock) * problem.num_k_blocks();
+  require(rows_per_b_scale == 1 || b_blocks <= std::numeric_limits<uint32_t>::max(),
+          [&] { return "blockwise_matmul: b must have less than 2^32 blocks, got " + problem.describe(); });
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max() - 256;  // a tile may reach beyond the edge
   require(std::max({problem.m, problem.n, problem.k, problem.batch}) <= kMax,
           [&] { return "blockwise_matmul: every extent must stay below 2^31 - 256, got " + problem.describe(); });

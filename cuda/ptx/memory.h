@@ -8,9 +8,12 @@
 
 namespace jax_fp8::ptx {
 
-// Through the read-only cache: nobody writes *pointer while the kernel runs.
-__device__ __forceinline__ float load_readonly(const float* pointer) {
-  return __ldg(pointer);
+// Not through the read-only path (ld.global.nc): that is for data which nobody writes while the kernel runs, and the
+// kernel may have started before the one that writes it has ended (await_previous_kernels).
+__device__ __forceinline__ float load_global(const float* pointer) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(pointer));
+  return value;
 }
 
 __device__ __forceinline__ float load_shared(const float* pointer) {

@@ -86,7 +86,7 @@ class MathWarpContext {
 #pragma unroll
         for (int i = 0; i < kBlocks; ++i) {
           next_[i] = params.b_block_scales(tile.batch, tile.n * C.block_n + i * tile::kScaleBlock);
-          value_[i] = ptx::load_readonly(next_[i]);
+          value_[i] = ptx::load_global(next_[i]);
         }
         left_ = params.num_k_blocks - 1;
       }
@@ -101,7 +101,7 @@ class MathWarpContext {
         for (int i = 0; i < kBlocks; ++i) {
           scales[i] = value_[i];
           next_[i] += step;
-          value_[i] = ptx::load_readonly(next_[i]);
+          value_[i] = ptx::load_global(next_[i]);
         }
       }
     }

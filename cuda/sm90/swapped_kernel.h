@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(Config::kConfig.threads(), Config::kConfig.cta
     SwappedMathWarpContext<C>(params, shared.input, sums, part, warp / 4).run();
   } else {  // comes first in the machine code, so that a cold CTA starts loading soon
     SwappedLoadWarpContext<C>::prefetch(params);
-    shared.input.init(true);
     if (ptx::elect_one()) Sums::init(shared.sums_landed);
+    shared.input.init(true);
     ptx::named_barrier_arrive(kRingReady, C.role_threads());
     Sums::arrive(split_log2);
     ptx::await_previous_kernels();

@@ -49,7 +49,7 @@ struct MatmulParams {
   constexpr RowScales b_rows() const { return {b_scale_data, n, num_k_blocks, b_batch}; }
 
   // The scales of the 128x128 blocks of b that hold row `n` (or the last row), for k block 0, 1, ... Less than 2^32 in
-  // all, since they belong to less than 2^31 batch elements and, for more than one each, to 128 codes or more.
+  // all (host/problem).
   constexpr const float* b_block_scales(int batch, int row) const {
     const uint32_t blocks = (static_cast<uint32_t>(n) + kScaleBlock - 1) / kScaleBlock;
     const uint32_t wanted = static_cast<uint32_t>(row) / kScaleBlock, block = wanted < blocks ? wanted : blocks - 1;

@@ -7,7 +7,7 @@
 
 namespace jax_fp8::ptx {
 
-float load_readonly(const float* pointer);
+float load_global(const float* pointer);
 float load_shared(const float* pointer);
 void load_shared(const float* pointer, float& first, float& second);
 void load_four(const float* pointer, float (&values)[4]);
