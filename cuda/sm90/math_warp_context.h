@@ -1,8 +1,7 @@
 // A math warpgroup: multiplies on the tensor cores, promotes on the CUDA cores, writes its half of the output tile.
 //
 // For each k block: acquire the stage; scales to registers; for each wave a fresh partial, waited for; release the
-// stage as soon as the last wave has read it; promote while the load warp refills. A tile is stored while the first
-// product of the next one runs.
+// stage as soon as the last wave has read it; promote while the load warp refills.
 #pragma once
 
 #include <cstddef>
@@ -37,27 +36,10 @@ class MathWarpContext {
 
   // All threads of one warpgroup.
   __device__ void run(tile::TileScheduler schedule) {
-    Accumulators accum;
-    tile::WorkTile done{}, tile{}, next{};
-    bool any_done = false, any_next = false;
-    for (bool any = schedule.next(tile); any; any = any_next) {
-      const auto meanwhile = [&] {
-        if constexpr (C.overlaps_store()) {
-          if (any_done) store(accum, done);
-          any_next = schedule.next(next);
-        }
-      };
-      accumulate_at_offset(accum, tile, meanwhile, std::make_index_sequence<C.b_offsets()>());
-      if constexpr (C.overlaps_store()) {
-        done = tile, any_done = true;
-      } else {
-        store(accum, tile);
-        any_next = schedule.next(next);
-      }
-      tile = next;
-    }
-    if constexpr (C.overlaps_store()) {
-      if (any_done) store(accum, done);
+    for (tile::WorkTile tile; schedule.next(tile);) {
+      Accumulators accum;
+      accumulate_at_offset(accum, tile, std::make_index_sequence<C.b_offsets()>());
+      params_.store_by_tma ? store_by_tma(accum, tile) : store_elements(accum, tile);
     }
     outputs_.drain();
   }
@@ -68,31 +50,29 @@ class MathWarpContext {
   static constexpr bool kSquareBlocks = C.rows_per_b_scale == tile::kScaleBlock;  // of b
 
   // Where the blocks of b begin in the tile must be known to the compiler: promote indexes registers with it.
-  template <typename Meanwhile, std::size_t... kCase>
-  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, const Meanwhile& meanwhile,
-                                       std::index_sequence<kCase...>) {
+  template <std::size_t... kCase>
+  __device__ void accumulate_at_offset(Accumulators& accum, const tile::WorkTile& tile, std::index_sequence<kCase...>) {
     const int offset = tile.n * C.block_n % tile::kScaleBlock;
     ((sizeof...(kCase) == 1 || offset == static_cast<int>(kCase) * C.b_offset_step()
-          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile, meanwhile)
+          ? accumulate<static_cast<int>(kCase) * C.b_offset_step()>(accum, tile)
           : void()),
      ...);
   }
 
-  // All k blocks of a tile. `meanwhile` runs beside the first product, before anything is accumulated.
-  template <int kOffset, typename Meanwhile>
-  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile, const Meanwhile& meanwhile) {
+  template <int kOffset>
+  __device__ void accumulate(Accumulators& accum, const tile::WorkTile& tile) {
     BScales<C.b_blocks(kOffset)> b_scales(params_, tile);
     AScales a_scales;
     if constexpr (C.early_wait) a_scales.read(inputs_.await(), *this);
-    k_block<true, kOffset>(accum, a_scales, b_scales, meanwhile);
+    k_block<true, kOffset>(accum, a_scales, b_scales);
     int left = params_.num_k_blocks - 1;
     for (; left >= C.unroll; left -= C.unroll) {  // straight lines: a test between k blocks would hold up the next wait
 #pragma unroll
-      for (int i = 0; i < C.unroll; ++i) k_block<false, kOffset>(accum, a_scales, b_scales, [] {});
+      for (int i = 0; i < C.unroll; ++i) k_block<false, kOffset>(accum, a_scales, b_scales);
     }
     if constexpr (C.unroll > 1) {
 #pragma unroll 1
-      for (; left > 0; --left) k_block<false, kOffset>(accum, a_scales, b_scales, [] {});
+      for (; left > 0; --left) k_block<false, kOffset>(accum, a_scales, b_scales);
     }
   }
 
@@ -148,9 +128,8 @@ class MathWarpContext {
   };
 
   // With early_wait the stage has been waited for, and its A scales read, while the k block before was multiplied.
-  template <bool kFirst, int kOffset, int kBlocks, typename Meanwhile>
-  __device__ __forceinline__ void k_block(Accumulators& accum, AScales& a_scales, BScales<kBlocks>& b_scales,
-                                          const Meanwhile& meanwhile) {
+  template <bool kFirst, int kOffset, int kBlocks>
+  __device__ __forceinline__ void k_block(Accumulators& accum, AScales& a_scales, BScales<kBlocks>& b_scales) {
     auto stage = C.early_wait ? inputs_.take() : inputs_.acquire();
     if constexpr (!C.early_wait) a_scales.read(stage.payload, *this);
     float b_scale[kBlocks];
@@ -158,10 +137,7 @@ class MathWarpContext {
     for (int wave = 0; wave < C.waves(); ++wave) {
       float partial[C.wave_registers()];
       multiply_k_block(partial, stage.payload.a[0][first_row_], stage.payload.b[0][wave * C.wave_n]);
-      if (wave == 0) {
-        meanwhile();
-        b_scales.take(b_scale);
-      }
+      if (wave == 0) b_scales.take(b_scale);
       const auto scales = wave_scales(stage, a_scales.value, b_scale, kOffset + wave * C.wave_n);
       if constexpr (C.early_wait) {
         if (b_scales.more()) a_scales.read(inputs_.await(), *this);
@@ -192,10 +168,6 @@ class MathWarpContext {
       }
       return scales;
     }
-  }
-
-  __device__ void store(const Accumulators& accum, const tile::WorkTile& tile) {
-    params_.store_by_tma ? store_by_tma(accum, tile) : store_elements(accum, tile);
   }
 
   __device__ void store_by_tma(const Accumulators& accum, const tile::WorkTile& tile) {

@@ -73,10 +73,6 @@ struct TileConfig {
   constexpr int b_offsets() const { return rows_per_b_scale == kScaleBlock ? kScaleBlock / b_offset_step() : 1; }
   constexpr int b_blocks(int offset) const { return (offset + block_n - 1) / kScaleBlock + 1; }
 
-  // kTile: a tile is stored while the tensor cores begin with the next one. Not where there are many offsets: code for
-  // each of them would hold a store.
-  constexpr bool overlaps_store() const { return b_offsets() <= 2; }
-
   // Input ring. `full`: one arrival of the load warp (with the bytes), and one of each of its lanes if scales come by
   // cp.async. `empty`: one of each math warp.
   constexpr int empty_arrivals() const { return 4 * math_warpgroups(); }
