@@ -33,7 +33,14 @@ __device__ __forceinline__ void store_shared(void* pointer, float first, float s
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared_address(pointer)), "f"(first), "f"(second) : "memory");
 }
 
-// To an aligned address in global memory, under a condition, without a branch.
+// To an aligned address in global memory.
+__device__ __forceinline__ void store_16_bytes(void* pointer, const uint32_t (&words)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(pointer), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+               "r"(words[3])
+               : "memory");
+}
+
+// The same under a condition, without a branch.
 __device__ __forceinline__ void store_16_bytes_if(bool condition, void* pointer, const uint32_t (&words)[4]) {
   asm volatile("{\n .reg .pred p;\n setp.ne.u32 p, %0, 0;\n @p st.global.v4.b32 [%1], {%2, %3, %4, %5};\n}" ::"r"(
                    uint32_t{condition}),
@@ -45,43 +52,6 @@ __device__ __forceinline__ void store_8_bytes_if(bool condition, void* pointer, 
       "{\n .reg .pred p;\n setp.ne.u32 p, %0, 0;\n @p st.global.v2.b32 [%1], {%2, %3};\n}" ::"r"(uint32_t{condition}),
       "l"(pointer), "r"(low), "r"(high)
       : "memory");
-}
-
-// 8 or 16 aligned bytes at once, in global and in shared memory.
-template <int kWords>
-__device__ __forceinline__ void store_words(void* pointer, const uint32_t (&words)[kWords]) {
-  static_assert(kWords == 2 || kWords == 4);
-  if constexpr (kWords == 2) {
-    *static_cast<uint2*>(pointer) = {words[0], words[1]};
-  } else {
-    *static_cast<uint4*>(pointer) = {words[0], words[1], words[2], words[3]};
-  }
-}
-__device__ __forceinline__ void load_words(const void* pointer, uint32_t (&words)[4]) {
-  const uint4 four = *static_cast<const uint4*>(pointer);
-  words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
-}
-
-// Aligned words that are read once; zeros, and no access, unless `condition`.
-template <int kWords>
-__device__ __forceinline__ void load_words_if(bool condition, const void* pointer, uint32_t (&words)[kWords]) {
-  static_assert(kWords % 4 == 0);
-#pragma unroll
-  for (int i = 0; i < kWords; i += 4) {
-    asm volatile(
-        "{\n .reg .pred p;\n setp.ne.u32 p, %4, 0;\n mov.b32 %0, 0;\n mov.b32 %1, 0;\n mov.b32 %2, 0;\n mov.b32 %3, "
-        "0;\n"
-        " @p ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%5];\n}"
-        : "=&r"(words[i]), "=&r"(words[i + 1]), "=&r"(words[i + 2]), "=&r"(words[i + 3])
-        : "r"(uint32_t{condition}), "l"(static_cast<const uint32_t*>(pointer) + i));
-  }
-}
-
-// The larger one of two pairs of unsigned 16-bit values, each. PTX ISA 9.1 section 9.7.1.14.
-__device__ __forceinline__ uint32_t max_16_bit(uint32_t a, uint32_t b) {
-  uint32_t larger;
-  asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
-  return larger;
 }
 
 // Four 8x8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
@@ -127,12 +97,6 @@ __device__ __forceinline__ float bits_float(uint32_t bits) {
 // 1 / value, correctly rounded. Subnormal results are not flushed.
 __device__ __forceinline__ float reciprocal(float value) {
   return __frcp_rn(value);
-}
-// a * b, rounded once; a subnormal operand, or -0, gives +0. PTX ISA 9.1 section 9.7.3.7.
-__device__ __forceinline__ float multiply_flushing(float a, float b) {
-  float product;
-  asm("fma.rn.ftz.f32 %0, %1, %2, 0f00000000;" : "=f"(product) : "f"(a), "f"(b));
-  return product;
 }
 // a * b, rounded once, never contracted with a following addition.
 __device__ __forceinline__ float multiply(float a, float b) {

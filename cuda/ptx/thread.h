@@ -49,19 +49,6 @@ __device__ __forceinline__ bool elect_one() {
 __device__ __forceinline__ uint32_t warp_max(uint32_t value) {
   return __reduce_max_sync(~0u, value);
 }
-// Of the 16 lanes of this half of the warp. All lanes.
-__device__ __forceinline__ uint32_t half_warp_max(uint32_t value) {
-#pragma unroll
-  for (int distance = 8; distance > 0; distance /= 2) {
-    const uint32_t other = __shfl_xor_sync(~0u, value, distance);
-    value = value > other ? value : other;
-  }
-  return value;
-}
-// The value of the lane at the same place in the other half of the warp. All lanes.
-__device__ __forceinline__ uint32_t exchange_halves(uint32_t value) {
-  return __shfl_xor_sync(~0u, value, 16);
-}
 
 // Waits until `num_threads` threads (whole warps) have come to barrier `id`; orders their generic-proxy accesses.
 __device__ __forceinline__ void named_barrier_sync(int id, int num_threads) {

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPadThreads) fp8_pad_rows(const __grid_constan
     const uint32_t byte = first + i < params.k ? source[first + i] : 0;
     words[i / 4] |= byte << 8 * (i % 4);
   }
-  ptx::store_words(params.padded + row * params.pitch + first, words);
+  ptx::store_16_bytes(params.padded + row * params.pitch + first, words);
 }
 
 }  // namespace jax_fp8::quantize

@@ -12,14 +12,9 @@ float load_shared(const float* pointer);
 void load_shared(const float* pointer, float& first, float& second);
 void load_four(const float* pointer, float (&values)[4]);
 void store_shared(void* pointer, float first, float second);
+void store_16_bytes(void* pointer, const uint32_t (&words)[4]);
 void store_16_bytes_if(bool condition, void* pointer, const uint32_t (&words)[4]);
 void store_8_bytes_if(bool condition, void* pointer, uint32_t low, uint32_t high);
-template <int kWords>
-void store_words(void* pointer, const uint32_t (&words)[kWords]);
-void load_words(const void* pointer, uint32_t (&words)[4]);
-template <int kWords>
-void load_words_if(bool condition, const void* pointer, uint32_t (&words)[kWords]);
-uint32_t max_16_bit(uint32_t a, uint32_t b);
 void store_matrices(void* row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3);
 
 uint32_t pack_bfloat16(float low, float high);
@@ -31,7 +26,6 @@ uint32_t float_bits(float value);
 float bits_float(uint32_t bits);
 
 float reciprocal(float value);
-float multiply_flushing(float a, float b);
 float multiply(float a, float b);
 
 }  // namespace jax_fp8::ptx

@@ -20,8 +20,6 @@ void warp_sync();
 void block_sync();
 bool elect_one();
 uint32_t warp_max(uint32_t value);
-uint32_t half_warp_max(uint32_t value);
-uint32_t exchange_halves(uint32_t value);
 void named_barrier_sync(int id, int num_threads);
 void named_barrier_arrive(int id, int num_threads);
 
