@@ -1,6 +1,6 @@
-// Where the cost model errs: the fastest configuration of these shapes, as measured on an H200 with a cold L2 and
-// bfloat16 results, where the model's choice was slower by 2 % or more (docs/engineering_log.md). Measured at 1, 16,
-// 32, 64, 96 and 128 rows; each line stands for the rows up to the next point as well.
+// Where the cost model errs: the fastest configuration of these shapes, within noise (3 %), as measured on an H200 with
+// a cold L2 and bfloat16 results, where the model's choice was slower by 2 % or more (docs/engineering_log.md).
+// Measured at 1, 16, 32, 64, 96 and 128 rows; each line stands for the rows up to the next point as well.
 #pragma once
 
 #include <cstdint>

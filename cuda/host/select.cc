@@ -57,9 +57,8 @@ Residency residency(const Candidate& candidate, const MatmulProblem& p, double c
   for (int ctas_per_sm = std::max(wanted, 1);; --ctas_per_sm) {
     const int sums = candidate.split_log2 > 0 ? config.sum_bytes() : 0;
     const int room = tile::max_shared_bytes(ctas_per_sm) - tile::kSwappedHeadBytes - sums;
-    const int useful = std::max(steps, config.sum_stages());  // results lie in the ring at the end
-    const int stages = std::min(useful, room / config.stage_bytes());
-    if (stages >= std::min(std::max(2, config.sum_stages()), useful) || ctas_per_sm == 1) return {ctas_per_sm, stages};
+    const int stages = std::min(std::max(steps, 1), room / config.stage_bytes());
+    if (stages >= std::min(2, std::max(steps, 1)) || ctas_per_sm == 1) return {ctas_per_sm, stages};
   }
 }
 

@@ -21,7 +21,8 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
   const tile::TileConfig& config() const;
   int split() const { return 1 << split_log2; }
-  std::string name() const;  // "128x256": block_m x block_n; "16x64/4": k split over 4 CTAs
+  std::string name()
+      const;  // "128x256": block_m x block_n; "64x64k1": one k block a stage; "16x64/4": k split over 4 CTAs
 };
 
 struct Choice {

@@ -28,7 +28,7 @@ struct SwappedStorage {
 
   // A CTA's tile lies where the ring's tiles lay; what others send, who may be early, behind the slots in use.
   __device__ void* own_tile() {
-    static_assert(pipeline::TileSum<C>::kBytes == C.sum_bytes() && C.sum_stages() <= C.stages);
+    static_assert(pipeline::TileSum<C>::kBytes == C.sum_bytes() && C.sum_bytes() <= C.stage_bytes());
     return &input.payload[0];
   }
   __device__ void* received(int stages) { return &input.payload[stages]; }
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(Config::kConfig.threads(), Config::kConfig.cta
     SwappedMathWarpContext<C>(params, shared.input, sums, part, warp / 4).run();
   } else {  // comes first in the machine code, so that a cold CTA starts loading soon
     SwappedLoadWarpContext<C>::prefetch(params);
-    if (ptx::elect_one()) Sums::init(shared.sums_landed);
     shared.input.init(true);
+    if (ptx::elect_one()) Sums::init(shared.sums_landed);
     ptx::named_barrier_arrive(kRingReady, C.role_threads());
     Sums::arrive(split_log2);
     ptx::await_previous_kernels();

@@ -90,7 +90,6 @@ struct TileConfig {
 
   // Sums over the CTAs that share a tile; rows are padded by 16 bytes, so that neighbours start on other banks.
   constexpr int sum_bytes() const { return block_m * (block_n + 4) * 4; }
-  constexpr int sum_stages() const { return (sum_bytes() + stage_bytes() - 1) / stage_bytes(); }  // of the ring, below
 
   // Output buffer of one math warpgroup: chunks of 64 rows by 128 bytes, the box of a TMA store.
   static constexpr int kChunkBytes = 128;
