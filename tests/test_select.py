@@ -4,6 +4,7 @@ Catches: two configurations of one name, a measured exception that names none or
 GPU, a product that nothing can run, a plan that doesn't fit into shared memory.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 from jax_fp8 import _extension
 
-HEADER = Path(__file__).parent.parent / "cuda" / "host" / "measured.h"
+ROOT = Path(__file__).parent.parent
+HEADER = ROOT / "cuda" / "host" / "measured.h"
+RESULTS = ROOT / "benchmarks" / "nvidia-h200.json"
 H200, H100_PCIE = 132, 114  # multiprocessors
 SHARED_BYTES = 228 * 1024
 
@@ -67,6 +70,31 @@ def test_measured_exceptions_do_not_overlap():
     for i, (first, last, n, k, _) in enumerate(rows):
         for other_first, other_last, other_n, other_k, _ in rows[i + 1 :]:
             assert (n, k) != (other_n, other_k) or last < other_first or other_last < first
+
+
+def test_choices_are_those_that_were_measured():
+    """The times in README are of these configurations: a changed cost model needs a new measurement."""
+    rows = [r for r in json.loads(RESULTS.read_text())["rows"] if r["set"] in "DP" and r["impl"] == "jax_fp8"]
+    assert len(rows) == 44
+    for r in rows:
+        chosen = select(r["m"], r["n"], r["k"])
+        assert r["config"].startswith(f"sm90 {chosen['name']}: "), (r["m"], r["n"], r["k"], chosen["name"])
+
+
+@pytest.mark.parametrize(
+    ("config", "m", "n", "copies", "elements"),
+    [
+        ("16x64", 5, 132, False, False),
+        ("16x64", 5, 130, False, True),
+        ("128x128", 4096, 136, False, False),
+        ("128x128", 4096, 132, False, True),
+        ("128x128", 4097, 136, True, False),
+    ],
+)
+def test_slow_routes_are_those_of_the_kernel(config, m, n, copies, elements):
+    """Few rows: scales are always copied, results leave four at once; else by TMA, in multiples of 16 bytes."""
+    chosen = select(m, n, 256, config=config)
+    assert (chosen["scales_by_copy"], chosen["stores_elements"]) == (copies, elements)
 
 
 @pytest.mark.parametrize(("n", "k"), [(4096, 4096), (14336, 4096), (4096, 14336), (2112, 7168), (32768, 512)])
